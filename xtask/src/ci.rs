@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::guest::Isa;
-use crate::setup::{self, BARE_TARGETS, Compiler};
+use crate::setup::{self, BARE_TARGETS};
 use crate::steps::{Missing, Steps};
-use crate::tidy;
+use crate::{tidy, tiny};
 
 /// The crates that are built without an operating system.
 const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire-mm"];
@@ -46,6 +46,7 @@ pub fn run(root: &Path) -> bool {
     bare(root, &mut steps);
     steps.run("text", cargo(&["xtask", "text", "core"]));
     emulated(root, &mut steps);
+    example(root, &mut steps);
     kernel(root, &mut steps);
     steps.finish()
 }
@@ -168,17 +169,16 @@ fn emulated(root: &Path, steps: &mut Steps) {
     steps.run("emulated", command);
 }
 
+/// The example of a kernel: its style, and a boot on each kind of CPU.
+fn example(root: &Path, steps: &mut Steps) {
+    let dir = root.join(tiny::DIR);
+    apart(root, &dir, "tiny", &[Isa::Riscv64], steps);
+    steps.run("tiny", cargo(&["xtask", "tiny"]));
+}
+
 /// Quire's kernel: its style, and the programs of `os/guest/` on it.
 fn kernel(root: &Path, steps: &mut Steps) {
-    if setup::component("fmt", "rustfmt").is_ok() {
-        let mut format = cargo(&["fmt", "--check", "--", "--color=never"]);
-        format.arg("--config-path").arg(root.join("rustfmt.toml"));
-        steps.run_in("kernel format", format, &root.join("os/kernel"));
-    }
-    match setup::bare(root) {
-        Ok(compiler) => kernel_clippy(root, &compiler, steps),
-        Err(missing) => steps.skip("kernel clippy", &missing),
-    }
+    apart(root, &root.join("os/kernel"), "kernel", &Isa::ALL, steps);
     for isa in Isa::ALL {
         let name = format!("kernel {}", isa.name());
         // Built anew: the tests have replaced the file that this runs from.
@@ -195,18 +195,29 @@ fn kernel(root: &Path, steps: &mut Steps) {
 const SHORT: [&str; 7] =
     ["abicheck", "cowcheck", "wild", "badelf", "argcheck", "forkbench", "selftest"];
 
-fn kernel_clippy(root: &Path, compiler: &Compiler, steps: &mut Steps) {
+/// The style of the workspace in `dir`, which is built for the bare targets of `isas`.
+fn apart(root: &Path, dir: &Path, name: &str, isas: &[Isa], steps: &mut Steps) {
+    if setup::component("fmt", "rustfmt").is_ok() {
+        let mut format = cargo(&["fmt", "--check", "--", "--color=never"]);
+        format.arg("--config-path").arg(root.join("rustfmt.toml"));
+        steps.run_in(&format!("{name} format"), format, dir);
+    }
+    let step = format!("{name} clippy");
+    let compiler = match setup::bare(root) {
+        Ok(compiler) => compiler,
+        Err(missing) => return steps.skip(&step, &missing),
+    };
     let Some(mut clippy) = compiler.clippy(root) else {
         let sentence = "there is no clippy for the bare compiler: install rust-web-clippy.";
         let missing = Missing { sentence: sentence.to_owned(), fails: false };
-        return steps.skip("kernel clippy", &missing);
+        return steps.skip(&step, &missing);
     };
     clippy.args(["--release", "--all-features"]);
-    for isa in Isa::ALL {
+    for isa in isas {
         clippy.args(["--target", isa.target()]);
     }
     clippy.args(["--", "-D", "warnings"]);
-    steps.run_in("kernel clippy", clippy, &root.join("os/kernel"));
+    steps.run_in(&step, clippy, dir);
 }
 
 fn cargo(words: &[&str]) -> Command {

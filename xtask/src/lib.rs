@@ -21,3 +21,4 @@ pub mod job;
 pub mod selftests;
 pub mod soak;
 pub mod text;
+pub mod tiny;

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use xtask::deeper::{self, Sanitizer};
 use xtask::guest::{self, Accel, Comparison, Isa, Order};
 use xtask::steps::Missing;
-use xtask::{ci, job, selftests, setup, soak, text, tidy};
+use xtask::{ci, job, selftests, setup, soak, text, tidy, tiny};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = false)]
@@ -38,8 +38,10 @@ enum Command {
         /// Only these sets: core, core+files, core+files+swap, default, all
         sets: Vec<String>,
     },
-    /// Copy the example's code into README.md
+    /// Copy the examples' code into README.md and docs/embedding.md
     Readme,
+    /// Build the kernel of examples/tiny and boot it on three kinds of CPUs (a step of `ci`)
+    Tiny,
     /// Find the tools that the tests need, install what can be installed
     Setup,
     /// Set up, then run every check (what `make test` does)
@@ -227,6 +229,7 @@ fn main() -> ExitCode {
             text::run(&root, &sets).map_or_else(|missing| skips(&missing), exit)
         }
         Command::Readme => copy(&root),
+        Command::Tiny => tiny::run(&root).map_or_else(|missing| skips(&missing), exit),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),
         Command::Demo => exit(job::run(&root)),

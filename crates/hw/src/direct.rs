@@ -59,6 +59,16 @@ pub enum SetupError {
         /// How many words it must have at least.
         least: usize,
     },
+    /// There is no room for one more bank.
+    Banks {
+        /// How many there may be.
+        most: usize,
+    },
+    /// A bank shares a frame with another, or begins where the other ends: then they are one bank.
+    Touches {
+        /// The other's frames.
+        other: FrameSpan,
+    },
 }
 
 impl fmt::Display for SetupError {
@@ -70,6 +80,8 @@ impl fmt::Display for SetupError {
             }
             Self::TooFar { first } => write!(f, "frames from {first} on exceed 64-bit addresses"),
             Self::PoisonMap { least } => write!(f, "the poison map needs {least} words"),
+            Self::Banks { most } => write!(f, "there is no room for more than {most} banks"),
+            Self::Touches { other } => write!(f, "the bank touches the one of {other:?}"),
         }
     }
 }
@@ -267,9 +279,19 @@ impl<'r> DirectMap<'r> {
         chosen.backend(words.len() as u64 * 8, reuse).clear_words(words);
     }
 
+    /// The words of `run`, for a caller that fills frames of its own: a root table's, a buffer's.
+    /// Their order in memory is that of the frames.
+    ///
+    /// # Panics
+    /// When the run is not of this map.
+    #[inline]
+    pub fn words<'a>(&'a self, run: &'a FrameRun) -> &'a [AtomicU64] {
+        self.owned(run, 0, run.count())
+    }
+
     /// The words of frames `start..end` of a run, counted from its first.
     #[inline]
-    fn owned(&self, frames: &FrameRun, start: u64, end: u64) -> &'r [AtomicU64] {
+    pub(crate) fn owned(&self, frames: &FrameRun, start: u64, end: u64) -> &'r [AtomicU64] {
         assert!(start <= end && end <= frames.count(), "not within the run");
         let Some(at) = self.index_of(frames.start()) else { foreign(frames.start()) };
         self.words_of(at + start, end - start)
@@ -293,7 +315,20 @@ impl<'r> DirectMap<'r> {
         reuse: Reuse,
     ) -> Result<(), Poisoned> {
         let end = at.saturating_add(from.count);
-        let to = self.owned(to, at, end);
+        self.copy_into(self.owned(to, at, end), from, chosen, reuse)
+    }
+
+    /// Copies `from` over the words `to`, which may be another map's.
+    ///
+    /// # Errors
+    /// As for [`copy`](Self::copy).
+    pub(crate) fn copy_into(
+        &self,
+        to: &[AtomicU64],
+        from: FrameSpan,
+        chosen: &Chosen,
+        reuse: Reuse,
+    ) -> Result<(), Poisoned> {
         let sound = self.sound(from);
         if let Some(start) = self.index_of(from.start) {
             let from = self.words_of(start, sound);
@@ -385,7 +420,7 @@ impl fmt::Debug for DirectMap<'_> {
 /// A capability names a frame of another map: its maker broke the contract of `mint`.
 #[cold]
 #[track_caller]
-fn foreign(frame: Pfn) -> ! {
+pub(crate) fn foreign(frame: Pfn) -> ! {
     panic!("{frame} is not in this direct map")
 }
 

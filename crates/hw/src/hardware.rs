@@ -18,7 +18,9 @@ use crate::{FrameRun, TableFrame};
 ///   CPU still walks a table through an entry that was changed before the call.
 /// * The library may call `flush` with a page table locked (in the middle of a break-before-make).
 ///   So a CPU that spins for a lock of the library, or waits in a fault for the end of a change,
-///   must still obey flushes: where they are interrupts, call the library with interrupts enabled.
+///   must still obey flushes. Where flushes are interrupts that a CPU can mask (x86-64), call the
+///   library with interrupts enabled. Where they are not (arm64's broadcast TLBI; riscv64's SBI,
+///   whose firmware interrupts a CPU in machine mode), either will do.
 pub trait Hardware: Sync {
     /// Word `index` of `frame`. Any frame of RAM may be read, also one that another CPU is about
     /// to free or reuse: readers validate afterwards what they read.

@@ -4,7 +4,8 @@
 //! methods, all of them safe, because they take *capabilities*: a [`FrameRun`] or a [`TableFrame`]
 //! is proof that the library owns the frames it names. [`extent`] holds the clear and copy
 //! primitives of each ISA. [`DirectMap`] offers both to an implementation that sees all of RAM at
-//! one place, as kernels and the hosted machine do. [`calibrate`] measures which primitive is best
+//! one place, as kernels and the hosted machine do; [`Banks`] is the same for RAM with holes.
+//! [`calibrate`] measures which primitive is best
 //! for which extent, and [`Chosen`] is the resulting table.
 #![no_std]
 
@@ -14,11 +15,13 @@ extern crate std;
 mod calibrate;
 mod chosen;
 mod direct;
+mod banks;
 pub mod extent;
 mod frame;
 mod hardware;
 mod words;
 
+pub use banks::Banks;
 pub use calibrate::{Calibration, Measurement, calibrate, read_through};
 pub use chosen::{Choice, Chosen};
 pub use direct::{DirectMap, SetupError};

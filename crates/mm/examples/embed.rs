@@ -4,7 +4,8 @@
 //!
 //! 1. implement [`Hardware`] for a type of its own (`Board`);
 //! 2. lend memory for the metadata, and hand the RAM over ([`Parts`], [`Mm::add`]);
-//! 3. call the manager for what programs do (`tour`).
+//! 3. give each space a root with the kernel's entries (`root`), and call the manager for what
+//!    programs do (`tour`).
 //!
 //! The board's RAM is a slice of ordinary memory, so that this runs anywhere, without privileges:
 //!
@@ -14,8 +15,9 @@
 
 use std::error::Error;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
-use quire::arch::{Arch, X86_64};
+use quire::arch::{Arch, Attrs, X86_64};
 use quire::fault::SizePolicy;
 use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
 use quire::hw::{TableFrame, Transitions};
@@ -84,6 +86,32 @@ impl Hardware for Board<'_> {
     }
 }
 
+type Manager<'m> = Mm<'m, X86_64, Board<'m>>;
+
+/// The last entry of a table.
+const LAST: usize = 511;
+
+/// The kernel's table: it shows the first GiB of memory at the top of the address space, in one
+/// leaf. A kernel on a machine maps its image, too, each part with its rights.
+fn kernel_half(mm: &Manager<'_>) -> Result<FrameRun, quire::Error> {
+    let attrs = Attrs::READ | Attrs::WRITE | Attrs::GLOBAL | Attrs::YOUNG | Attrs::DIRTY;
+    let gib = Order::new((30 - X86_64::PAGE_SHIFT) as u8);
+    table_with(mm, X86_64::leaf(Pfn::new(0), X86_64::leaf_level(gib), attrs))
+}
+
+/// A root for a space: zeroes, and the kernel's entry, without which no CPU could run under it.
+fn root(mm: &Manager<'_>, kernel: &FrameRun) -> Result<FrameRun, quire::Error> {
+    table_with(mm, X86_64::table(kernel.start()))
+}
+
+/// A table of zeroes but for its last entry.
+fn table_with(mm: &Manager<'_>, last: u64) -> Result<FrameRun, quire::Error> {
+    let run = mm.phys().alloc(Order::ZERO).ok_or(quire::Error::NoMemory(Order::ZERO))?;
+    mm.hardware().clear(&run, 0..1, Reuse::Soon);
+    mm.hardware().ram.words(&run)[LAST].store(last, Ordering::Relaxed);
+    Ok(run.dirtied())
+}
+
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut memory = vec![0; RAM_BYTES + PAGE_BYTES];
     let start = memory.as_ptr().align_offset(PAGE_BYTES);
@@ -101,17 +129,20 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     let counters = [Counters::new()];
     let zones = [frames.span()];
     let parts = Parts::new(frames.start(), &mut slots, &mut caches, &counters, &zones);
-    let mm = Mm::<X86_64, Board>::new(&board, parts)?;
+    let mm = Manager::new(&board, parts)?;
     mm.add(frames)?;
+
+    // The kernel has tables of its own, and they are under every root.
+    let kernel = kernel_half(&mm)?;
     let free = mm.phys().free_frames();
 
     // Use folios of 64 KiB, which is order 4 in pages of 4 KiB, wherever they fit.
     mm.policy().set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
     assert_eq!(mm.policy().size(Order::new(4)), SizePolicy::Always);
 
-    // A process. Its areas lie in the window; `space.root()` goes into CR3.
+    // A process, over a root with the kernel's half; it goes into CR3. Areas lie in the window.
     let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));
-    let space = mm.space(Asid(1), window)?;
+    let space = mm.space_over(root(&mm, &kernel)?, Asid(1), window)?;
     space.enter(CpuId::new(0));
 
     // mmap: 256 KiB to read and write. This only records the area; no memory is taken.
@@ -126,6 +157,11 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
 
     // `populate` maps all of an area ahead of its use, without a fault for each folio.
     println!("  populate {:?}", mm.populate(&space, area)?);
+
+    // A child with the same contents: a write of either copies what the other still has.
+    let child = mm.fork_over(&space, root(&mm, &kernel)?, Asid(2))?;
+    println!("  fork     {:?}", mm.fault(&child, area.start, Access::Write)?);
+    mm.destroy(child);
 
     // When `protect` returns, no CPU can write these pages any more: the flush is over.
     let middle = PageSpan::new(area.start.add(20), area.start.add(28));

@@ -6,20 +6,25 @@
 //!
 //! # A first program
 //! An embedder implements [`Hardware`](hw::Hardware), lends the library some memory for its
-//! records, and calls [`Mm`]. Here the hosted machine of `quire-machine` is the hardware.
+//! records, and calls [`Mm`]. Here the hosted machine of `quire-machine` is the hardware. The
+//! guide, docs/embedding.md in the repository, goes from nothing to a kernel that boots.
 //!
 //! ```
+//! use std::sync::atomic::Ordering;
+//!
 //! use quire::arch::{Arch, X86_64};
+//! use quire::hw::{Hardware, Reuse};
 //! use quire::phys::{CpuCache, Slot};
 //! use quire::space::Request;
 //! use quire::stats::Counters;
-//! use quire::units::{Access, Asid, PageSpan, Vpn};
-//! use quire::{Mm, Parts};
+//! use quire::units::{Access, Asid, Order, PageSpan, Vpn};
+//! use quire::{Error, Mm, Parts};
 //! use quire_machine::{Config, Machine, Ram};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut ram = Ram::new(8 << 20)?;
 //! let (machine, frames) = Machine::new(Config::x86_64(), &mut ram).unwrap();
+//! # let kernel = [(511, 0)];
 //!
 //! // One slot for each frame, one cache and one set of counters for each CPU.
 //! let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::empty()).collect();
@@ -30,8 +35,16 @@
 //! mm.add(frames)?;
 //! mm.policy().set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
 //!
+//! // Each root table has the kernel's entries, or no CPU could run the kernel under it.
+//! let root = mm.phys().alloc(Order::ZERO).ok_or(Error::NoMemory(Order::ZERO))?;
+//! machine.clear(&root, 0..1, Reuse::Soon);
+//! for (index, word) in kernel {
+//!     machine.ram().words(&root)[index].store(word, Ordering::Relaxed);
+//! }
+//!
 //! // A process maps 64 pages and touches one: the fault brings a folio of 16.
-//! let space = mm.space(Asid(1), PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000)))?;
+//! let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));
+//! let space = mm.space_over(root.dirtied(), Asid(1), window)?;
 //! let area = mm.map(&space, &Request::anon(64))?;
 //! mm.fault(&space, area.start.add(5), Access::Write)?;
 //! assert_eq!(mm.resident(&space), 16);
@@ -48,6 +61,26 @@
 //! * The library never blocks and never calls a device. A fault that lacks a page of a file or of a
 //!   swap device returns `Error::Unread` with the pages to read.
 //! * When a call that takes rights or pages away returns, the flush is over.
+//!
+//! # Context
+//! All locks are spin locks, and no call sleeps. Several CPUs may make any calls at once.
+//!
+//! * **Interrupt handlers** may call what takes no lock: [`Mm::totals`], [`Mm::policy`],
+//!   [`Mm::frame_info`], [`Space::enter`](space::Space::enter) and `leave`, getters of `Space` and
+//!   `File`. The interrupted code may hold any other lock. Only where every call of the library on
+//!   that CPU runs with interrupts off may a handler make one, and allocate frames.
+//! * **Interrupts off**: allowed for [`Mm::phys`], under whose locks no flush happens. For all
+//!   other calls it is allowed where [`flush`](hw::Hardware::flush) needs no interrupt that a CPU
+//!   can mask: a CPU that waits for a table's or a space's lock must obey the flush of its holder.
+//!   Where flushes are such interrupts (x86-64), a page-fault handler enables them before the call.
+//! * **Preemption**: a preempted thread keeps the lock that it holds, and other threads spin until
+//!   it runs again; where the scheduler prefers one that spins on the same CPU, for ever. So an
+//!   embedder switches preemption off, not interrupts, around each call. [`Mm::fault_with`] and
+//!   [`Mm::populate_with`] say between two units of a long clear, without locks, that another
+//!   thread may run.
+//! * **Nested calls**: [`Hardware`](hw::Hardware)'s methods and [`AllSpaces::visit`] call nothing
+//!   of the library, as their caller may hold any lock.
+//! * **Stack**: [`Mm::new`], a fork and reclaim use about 10 KiB, a fault 6 KiB (riscv64, O3).
 //!
 //! # Services
 //! | handle | service | feature |

@@ -205,12 +205,11 @@ pub struct Counters {
 
 impl Counters {
     /// All zero.
-    pub fn new() -> Self {
-        let zero = |_| Tally::new(0);
+    pub const fn new() -> Self {
         Self {
-            events: core::array::from_fn(zero),
-            folios: core::array::from_fn(|_| core::array::from_fn(zero)),
-            fallback: core::array::from_fn(|_| core::array::from_fn(zero)),
+            events: [const { Tally::new(0) }; EVENTS.len()],
+            folios: [const { [const { Tally::new(0) }; ORDERS] }; FOLIO_EVENTS],
+            fallback: [const { [const { Tally::new(0) }; CAUSES] }; ORDERS],
         }
     }
 

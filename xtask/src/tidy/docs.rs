@@ -1,4 +1,14 @@
-//! Documents: the README shows the example as it is, and links lead somewhere.
+//! Documents: the README and the guide show code as it is, and links lead somewhere.
+//!
+//! The guide names each piece of code by its file and by the beginning of its first line:
+//!
+//! ```text
+//!   <!-- tidy: code examples/tiny/src/board.rs impl Hardware for Board -->
+//! ```
+//!
+//! The piece goes on to the line that closes it: the next with the same indentation that begins
+//! with a closing bracket, or the same line if it ends with a semicolon. Comments and attributes
+//! directly above belong to it.
 
 use std::fs;
 use std::path::Path;
@@ -10,6 +20,8 @@ const EXAMPLE: &str = "crates/mm/examples/embed.rs";
 const MARKER: &str = "<!-- tidy: embed -->";
 const BEGIN: &str = "// README: from here";
 const END: &str = "// README: to here";
+const GUIDE: &str = "docs/embedding.md";
+const CODE: &str = "<!-- tidy: code ";
 
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     if let (Some(readme), Some(example)) = (tree.file(README), tree.file(EXAMPLE)) {
@@ -17,15 +29,23 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         let sentence = match (fenced(readme), shown(example)) {
             (None, _) => format!("no block of code follows `{MARKER}`."),
             (_, None) => format!("{EXAMPLE} has no `fn main` to show."),
-            (Some((_, _, code)), Some(part)) if code == part => return links(tree, findings),
+            (Some((_, _, code)), Some(part)) if code == part => String::new(),
             _ => format!("the code differs from {EXAMPLE}: run `cargo xtask readme`."),
         };
-        findings.push(Finding::new(README, line, "readme-code", sentence));
+        if !sentence.is_empty() {
+            findings.push(Finding::new(README, line, "readme-code", sentence));
+        }
+    }
+    if let Some(guide) = tree.file(GUIDE) {
+        let code = |name: &str| tree.file(name).map(str::to_owned);
+        for (line, sentence) in guided(guide, &code).1 {
+            findings.push(Finding::new(GUIDE, line, "readme-code", sentence));
+        }
     }
     links(tree, findings);
 }
 
-/// Copies the example's code into the README.
+/// Copies the example's code into the README, and pieces of code into the guide.
 ///
 /// # Errors
 /// A sentence that says which part is missing, or which file cannot be read or written.
@@ -37,7 +57,66 @@ pub fn write_readme(root: &Path) -> Result<(), String> {
     let part = shown(&example).ok_or(format!("{EXAMPLE} has no `fn main` to show."))?;
     let (start, end, _) = fenced(&readme).ok_or(format!("{README} has no block for the code."))?;
     let text = format!("{}{part}{}", &readme[..start], &readme[end..]);
-    fs::write(root.join(README), text).map_err(|error| format!("{README}: {error}"))
+    fs::write(root.join(README), text).map_err(|error| format!("{README}: {error}"))?;
+    let (text, wrong) = guided(&read(GUIDE)?, &|name| read(name).ok());
+    match wrong.into_iter().find(|(_, sentence)| !sentence.contains(STALE)) {
+        Some((line, sentence)) => Err(format!("{GUIDE}:{line}: {sentence}")),
+        None => fs::write(root.join(GUIDE), text).map_err(|error| format!("{GUIDE}: {error}")),
+    }
+}
+
+/// Code that has changed is no other fault of the guide.
+const STALE: &str = "run `cargo xtask readme`.";
+
+/// The guide with all its pieces of code copied anew, and what is wrong with it as it is: lines and
+/// sentences. `code` gives a file's content.
+pub(crate) fn guided(
+    guide: &str,
+    code: &dyn Fn(&str) -> Option<String>,
+) -> (String, Vec<(usize, String)>) {
+    let (mut text, mut wrong, mut wanted) = (String::new(), Vec::new(), None);
+    let mut lines = guide.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        text += &format!("{line}\n");
+        if let Some(place) = line.strip_prefix(CODE).and_then(|rest| rest.strip_suffix(" -->")) {
+            wanted = Some(place);
+        } else if line.starts_with("```")
+            && let Some(place) = wanted.take()
+        {
+            let shown = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+            let shown: String = shown.map(|line| format!("{line}\n")).collect();
+            let (file, first) = place.split_once(' ').unwrap_or((place, ""));
+            let found = code(file).and_then(|source| piece(&source, first));
+            match &found {
+                Some(found) if *found == shown => {}
+                Some(_) => wrong.push((at + 1, format!("the code differs from {file}: {STALE}"))),
+                None => wrong.push((at, format!("`{file}` has no `{first}`."))),
+            }
+            text += &format!("{}```\n", found.unwrap_or(shown));
+        }
+    }
+    wrong.extend(wanted.map(|place| (1, format!("no block of code follows `{place}`."))));
+    (text, wrong)
+}
+
+/// The piece of `source` whose first line begins with `first`, without common indentation.
+pub(crate) fn piece(source: &str, first: &str) -> Option<String> {
+    let lines: Vec<&str> = source.lines().collect();
+    let found = lines.iter().position(|line| line.trim_start().starts_with(first))?;
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let above = lines[..found].iter().rev().take_while(|line| {
+        let text = line.trim_start();
+        indent(line) == indent(lines[found]) && (text.starts_with("//") || text.starts_with("#["))
+    });
+    let start = found - above.filter(|line| !line.starts_with("//!")).count();
+    let closes = |line: &&str| {
+        indent(line) == indent(lines[found]) && line.trim_start().starts_with(['}', ')', ']', '"'])
+    };
+    let end = match lines[found].ends_with(';') {
+        true => found,
+        false => found + 1 + lines[found + 1..].iter().position(closes)?,
+    };
+    Some(dedent(&lines[start..=end].join("\n")))
 }
 
 /// The code in the README's marked block, with the byte range it takes.

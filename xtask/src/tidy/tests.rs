@@ -300,6 +300,31 @@ fn dependencies_must_stand_in_the_table() {
 }
 
 #[test]
+fn the_guide_shows_pieces_of_code_to_the_letter() {
+    let source =
+        "//! A file.\n\n/// Why.\n#[inline]\nfn a() {\n    b();\n}\n\n    const C: u8 = 1;\n";
+    let code = |name: &str| (name == "a.rs").then(|| source.to_owned());
+    assert_eq!(
+        docs::piece(source, "fn a").unwrap(),
+        "/// Why.\n#[inline]\nfn a() {\n    b();\n}\n"
+    );
+    assert_eq!(docs::piece(source, "const C").unwrap(), "const C: u8 = 1;\n");
+    assert_eq!(docs::piece(source, "fn b"), None);
+    let guide = |place: &str, shown: &str| {
+        format!("text\n<!-- tidy: code {place} -->\n```rust\n{shown}```\n```sh\nls\n```\n")
+    };
+    let good = guide("a.rs const C", "const C: u8 = 1;\n");
+    assert_eq!(docs::guided(&good, &code), (good.clone(), Vec::new()));
+    let (mended, wrong) = docs::guided(&guide("a.rs const C", "const C: u8 = 2;\n"), &code);
+    assert_eq!((mended, wrong.len(), wrong[0].0), (good, 1, 3));
+    for place in ["a.rs fn b", "b.rs const C"] {
+        let (text, wrong) = docs::guided(&guide(place, "x\n"), &code);
+        assert_eq!((text, wrong.len()), (guide(place, "x\n"), 1));
+    }
+    assert_eq!(docs::guided("<!-- tidy: code a.rs fn a -->\n", &code).1.len(), 1);
+}
+
+#[test]
 fn the_readme_shows_the_example_to_the_letter() {
     let example = "//! Doc.\nfn other() {}\nfn main() {\n    other();\n}\n";
     assert_eq!(docs::shown(example).as_deref(), Some("fn main() {\n    other();\n}\n"));

@@ -60,9 +60,10 @@
 //! follows the same rules: a translation of the whole block and one of its page differ only in the
 //! range that they cover.
 //!
-//! *From invalid: nothing*, with one duty for fault handlers: without Svvptc a CPU may cache an
-//! invalid entry. A handler that finds the entry already sufficient must answer the fault with a
-//! local SFENCE.VMA, or the fault may repeat for ever.
+//! *From invalid: nothing*, with one duty for fault handling: without Svvptc a CPU may
+//! cache an invalid entry. So a fault whose entry is already sufficient must be answered with a
+//! local SFENCE.VMA, or it may repeat for ever. `Mm::fault` does that, by `Hardware::flush` on the
+//! faulting CPU; an embedder need not.
 
 mod format;
 

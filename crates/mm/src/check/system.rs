@@ -44,7 +44,7 @@ pub struct Totals {
     pub folios: u64,
     /// Those that are in the index of a file.
     pub of_files: u64,
-    /// Folios with a reference or a pin besides their mappings.
+    /// Folios with a pin, or a reference besides those of their mappings and of a file's index.
     pub pinned: u64,
     /// Pages that are mapped to folios, over all spaces.
     pub mapped: u64,
@@ -116,8 +116,9 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
                 totals.folio += pages;
                 totals.folios += 1;
                 let known = Folios::new(meta).known(folio).0;
-                totals.of_files += known.contains(FolioFlags::CACHED) as u64;
-                totals.pinned += (counts.refs > 0 || counts.pins > 0) as u64;
+                let by_index = known.contains(FolioFlags::CACHED) as u16;
+                totals.of_files += u64::from(by_index);
+                totals.pinned += (counts.refs > by_index || counts.pins > 0) as u64;
             }
         }
         at = at.add(pages);

@@ -314,19 +314,24 @@ impl Policy {
 
     /// Takes a boot parameter in Linux's grammar (`thp_anon=`): size ranges with their choice,
     /// `16K,32K-64K:always;2M:inherit`. Sizes that are named more than once take the last choice;
-    /// sizes that are not named become `never`.
+    /// sizes that are not named become `never`. So an empty text means no large folios, and the one
+    /// word `never` says it, too. The base page is `always` in use: a text may say that of it, and
+    /// nothing else.
     ///
     /// # Errors
     /// The part with the error; nothing is changed then.
     pub fn set_sizes<'t>(&self, text: &'t str, page_shift: u32) -> Result<(), &'t str> {
         let mut choices = [SizePolicy::Never; ORDERS];
+        let text = if text == SizePolicy::Never.word() { "" } else { text };
         for part in text.split(';').filter(|part| !part.is_empty()) {
             let (sizes, word) = part.split_once(':').ok_or(part)?;
             let choice = word.parse().map_err(|_| part)?;
+            let least = if choice == SizePolicy::Always { 0 } else { 1 };
+            let order = |text| order_of(text, page_shift).filter(|&order| order >= least);
             for range in sizes.split(',') {
                 let (low, high) = range.split_once('-').unwrap_or((range, range));
-                let low = size_order(low, page_shift).ok_or(range)?;
-                let high = size_order(high, page_shift).ok_or(range)?;
+                let low = order(low).ok_or(range)?;
+                let high = order(high).ok_or(range)?;
                 if low > high {
                     return Err(range);
                 }
@@ -350,6 +355,11 @@ fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
 
 /// The order of a size such as `64K`, `2M`, `1G`, if there is a choice for it.
 pub(crate) fn size_order(text: &str, page_shift: u32) -> Option<usize> {
+    order_of(text, page_shift).filter(|&order| order > 0)
+}
+
+/// The same, and 0 for the size of a base page.
+fn order_of(text: &str, page_shift: u32) -> Option<usize> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let shift = match unit {
         "K" | "k" => 10,
@@ -359,5 +369,5 @@ pub(crate) fn size_order(text: &str, page_shift: u32) -> Option<usize> {
     };
     let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
     let order = Order::of_bytes(bytes, page_shift)?.index();
-    (1..ORDERS).contains(&order).then_some(order)
+    (order < ORDERS).then_some(order)
 }

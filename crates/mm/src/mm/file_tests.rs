@@ -62,6 +62,21 @@ fn b1_what_is_put_into_a_file_behind_its_new_end_is_taken_out_again() {
 }
 
 #[test]
+fn e2_a_files_folio_counts_as_pinned_only_while_it_is_held() {
+    with(|mm, space, file| {
+        mm.fault(space, START, Access::Read).expect("there is memory");
+        let pinned = || check::system(mm, &[space]).map(|totals| totals.pinned);
+        assert_eq!(pinned(), Ok(0));
+        let (mut reader, pages) = (Readahead::default(), FilePages::new(0, 1));
+        let held = mm.files().read(file, pages, &mut reader, Pattern::Normal);
+        let (held, _) = held.expect("it is in memory");
+        assert_eq!(pinned(), Ok(1));
+        mm.files().release(held);
+        assert_eq!(pinned(), Ok(0));
+    });
+}
+
+#[test]
 fn b1_a_page_is_not_mapped_when_its_area_has_gone_meanwhile() {
     with(|mm, space, _| {
         let page = START.add(3);

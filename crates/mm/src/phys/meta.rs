@@ -110,6 +110,9 @@ impl State {
 }
 
 /// The metadata of one frame; see the drawing above.
+///
+/// Memory that is all zero is a valid slot, the same as [`Slot::empty`]: an embedder whose pages
+/// are zeroed need not write them.
 #[repr(C, align(32))]
 #[derive(Default)]
 pub struct Slot {
@@ -123,7 +126,13 @@ pub struct Slot {
 }
 
 #[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(core::mem::size_of::<Slot>() <= 32, "metadata is 32 bytes a frame (E1)");
+const _: () = {
+    assert!(core::mem::size_of::<Slot>() == 32, "metadata is 32 bytes a frame (E1)");
+    // No byte of a slot is outside of these fields: zeroed memory is a slot without a record.
+    let Slot { state, lock, counts, links: [one, other], owner } = Slot::empty();
+    assert!(state.into_inner() == 0 && lock.into_inner() == 0 && counts.into_inner() == 0);
+    assert!(one.into_inner() == 0 && other.into_inner() == 0 && owner.into_inner() == 0);
+};
 
 impl Slot {
     /// A slot without a record.

@@ -30,8 +30,9 @@
 //! | `check` | the walker that verifies all claims of the room |
 //!
 //! Locks: that of a shelf, then that of a zone; never two of a kind at once. Neither is held across
-//! a call out of the room. All are spin locks: an embedder that allocates in an interrupt handler
-//! keeps interrupts off around every other call.
+//! a call out of the room, so none is held during a flush: a caller may have its interrupts off,
+//! also where flushes are interrupts. All are spin locks, which every other call of the library may
+//! hold: the crate's documentation, *Context*, says when an interrupt handler may allocate.
 
 pub(crate) mod alloc;
 mod buddy;

@@ -52,6 +52,11 @@ impl Request {
     pub const fn flags(self, flags: AreaFlags) -> Self {
         Self { flags, ..self }
     }
+
+    /// The same with another backing: the pages of a file.
+    pub const fn backing(self, backing: Backing) -> Self {
+        Self { backing, ..self }
+    }
 }
 
 /// The place where an area should begin.

@@ -160,8 +160,14 @@ fn e4_thp_anon_is_taken_in_linuxs_grammar() {
     assert_eq!(choices(&policy), wanted);
     policy.set_sizes("32K:always", 14).unwrap();
     assert_eq!(policy.size(order(1)), SizePolicy::Always);
-    policy.set_sizes("", SHIFT).unwrap();
-    assert_eq!(choices(&policy), vec![SizePolicy::Never; ORDERS]);
+    // No large folios, in each way to say it.
+    for text in ["", "never", "4K:always", "64K:never"] {
+        policy.set_sizes("64K:always", SHIFT).unwrap();
+        policy.set_sizes(text, SHIFT).unwrap();
+        assert_eq!(choices(&policy), vec![SizePolicy::Never; ORDERS], "{text}");
+    }
+    policy.set_sizes("4K-8K:always", SHIFT).unwrap();
+    assert_eq!(policy.candidates(Advice::None, OptOut::No), 0b10);
 }
 
 #[test]
@@ -175,7 +181,9 @@ fn e4_thp_anon_that_is_wrong_changes_nothing_and_names_the_part() {
         (":always", ""),
         ("64K:sometimes", "64K:sometimes"),
         ("64K:always;3K:never", "3K"),
-        ("4K:always", "4K"),
+        ("4K:never", "4K"),
+        ("2K:always", "2K"),
+        ("never;64K:always", "never"),
         ("2G:always", "2G"),
         ("64:always", "64"),
         ("64KB:always", "64KB"),

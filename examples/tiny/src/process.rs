@@ -1,0 +1,131 @@
+//! Processes: spaces with the kernel's half, programs that run in them, and their faults.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicU16, Ordering};
+
+use quire::arch::Arch;
+use quire::hw::{FrameRun, Hardware, Reuse};
+use quire::units::{Access, Asid, Order, PageSpan, Vpn};
+use quire::{AllSpaces, Error};
+use spin::RwLock;
+
+use crate::trap::{Context, Trap, enter};
+use crate::{Format, PAGE_SHIFT, Space, boot, disk, kernel_root, mm, mmu};
+
+/// Where areas go: programs may have all pages below `Format::USER_PAGES`, but for the first.
+const WINDOW: PageSpan = PageSpan::new(Vpn::new(0x1000), Vpn::new(Format::USER_PAGES));
+
+/// Free frames below which a fault first makes room: reclaim itself needs some.
+const LEAST: u64 = 64;
+
+/// All processes by number: reclaim has to visit every space.
+pub struct Processes([RwLock<Option<Space>>; 4]);
+
+pub static PROCESSES: Processes = Processes([const { RwLock::new(None) }; 4]);
+
+impl AllSpaces<Format> for Processes {
+    fn visit(&self, see: &mut dyn FnMut(&Space)) {
+        self.0.iter().filter_map(|slot| slot.read().as_ref().map(&mut *see)).for_each(drop);
+    }
+}
+
+impl Processes {
+    /// Begins process `number`: without areas, or as a fork of `parent`.
+    pub fn begin(&self, number: usize, parent: Option<usize>) -> Result<(), Error> {
+        // Each space has a tag of its own as long as it lives.
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        let asid = Asid(NEXT.fetch_add(1, Ordering::Relaxed));
+        let root = root()?;
+        let space = match parent {
+            None => mm().space_over(root, asid, WINDOW)?,
+            Some(parent) => self.with(parent, |parent| mm().fork_over(parent, root, asid))?,
+        };
+        *self.0[number].write() = Some(space);
+        Ok(())
+    }
+
+    /// Ends process `number`, which runs nowhere.
+    pub fn end(&self, number: usize) {
+        // Held until the space is gone: reclaim visits all of its pages, or none.
+        let mut slot = self.0[number].write();
+        if let Some(space) = slot.take() {
+            mm().destroy(space);
+        }
+    }
+
+    /// Calls `act` with the space of process `number`.
+    pub fn with<T>(&self, number: usize, act: impl FnOnce(&Space) -> T) -> T {
+        act(self.0[number].read().as_ref().expect("the process has begun"))
+    }
+
+    /// Runs the program at `pc` in process `number`, on this CPU, until it calls the kernel;
+    /// returns its a0 then.
+    ///
+    /// # Errors
+    /// The reason why an access of it cannot be allowed: a real kernel would send a signal.
+    pub fn run(&self, number: usize, pc: u64, args: [u64; 3]) -> Result<u64, Error> {
+        self.with(number, |space| {
+            let mut context = Context::new(pc, args);
+            space.enter(boot::cpu());
+            mmu::set_root(space.root(), space.asid());
+            let result = loop {
+                match enter(&mut context) {
+                    Trap::Call(value) => break Ok(value),
+                    Trap::Fault(address, access) => {
+                        if let Err(error) = fault(space, Vpn::new(address >> PAGE_SHIFT), access) {
+                            break Err(error);
+                        }
+                    }
+                    Trap::Other(cause) => panic!("a program stopped: cause {cause}"),
+                }
+            };
+            // No CPU is in the space, or may have its translations, after `leave`: so first away
+            // from its root, then without its translations.
+            mmu::set_root(kernel_root(), Asid(0));
+            mmu::flush(space.asid());
+            space.leave(boot::cpu());
+            result
+        })
+    }
+}
+
+/// Resolves a fault of a program. The library waits for no device and frees no memory by itself: it
+/// says what it lacks, and this loop brings it.
+fn fault(space: &Space, page: Vpn, access: Access) -> Result<(), Error> {
+    if page >= Vpn::new(Format::USER_PAGES) {
+        return Err(Error::NoArea(page));
+    }
+    loop {
+        if !mm().phys().has_free(LEAST) {
+            make_room();
+        }
+        match mm().fault(space, page, access) {
+            Ok(_) => return Ok(()),
+            Err(Error::Unread(reads)) => disk::read(reads)?,
+            // Another CPU reads it.
+            Err(Error::Busy(_)) => spin_loop(),
+            Err(Error::NoMemory(_)) if make_room() > 0 => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Frees some memory; returns how many pages.
+fn make_room() -> u64 {
+    let reclaimed = mm().reclaim().reclaim(LEAST, &PROCESSES);
+    // Pages that leave for a swap device are free when they are written.
+    disk::write_back(disk::SWAP);
+    reclaimed.pages()
+}
+
+/// A root table for a space: zeroes in the programs' half, the kernel's entries in the other.
+fn root() -> Result<FrameRun, Error> {
+    let board = mm().hardware();
+    let run = mm().phys().alloc(Order::ZERO).ok_or(Error::NoMemory(Order::ZERO))?;
+    board.clear(&run, 0..1, Reuse::Soon);
+    let words = board.ram.words(&run);
+    for at in words.len() / 2..words.len() {
+        words[at].store(board.load(kernel_root(), at), Ordering::Relaxed);
+    }
+    Ok(run.dirtied())
+}
