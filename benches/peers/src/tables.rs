@@ -97,6 +97,8 @@ impl Hardware for Board<'_> {
 
     fn flush(&self, _: &Flush<'_>) {}
 
+    fn publish_code(&self, _: FrameSpan) {}
+
     fn cpu(&self) -> CpuId {
         CPU
     }

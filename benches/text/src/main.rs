@@ -56,6 +56,10 @@ impl Hardware for Board<'_> {
         black_box(flush.pages);
     }
 
+    fn publish_code(&self, frames: FrameSpan) {
+        black_box(frames);
+    }
+
     fn cpu(&self) -> CpuId {
         black_box(CpuId::new(0))
     }

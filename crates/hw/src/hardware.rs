@@ -3,9 +3,9 @@
 use core::fmt;
 use core::ops::Range;
 
-use quire_units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Pfn};
+use quire_units::{CpuId, FrameSpan, Pfn};
 
-use crate::{FrameRun, TableFrame};
+use crate::{Flush, FrameRun, TableFrame};
 
 /// The effects Quire needs. All methods may be called by several CPUs at once.
 ///
@@ -16,11 +16,15 @@ use crate::{FrameRun, TableFrame};
 ///   barrier after a `fill` or exchange that makes an entry valid).
 /// * After [`flush`](Self::flush) returns, no CPU uses a translation that the flush named, and no
 ///   CPU still walks a table through an entry that was changed before the call.
-/// * The library may call `flush` with a page table locked (in the middle of a break-before-make).
-///   So a CPU that spins for a lock of the library, or waits in a fault for the end of a change,
-///   must still obey flushes. Where flushes are interrupts that a CPU can mask (x86-64), call the
-///   library with interrupts enabled. Where they are not (arm64's broadcast TLBI; riscv64's SBI,
-///   whose firmware interrupts a CPU in machine mode), either will do.
+/// * After [`publish_code`](Self::publish_code) returns, no CPU fetches instructions from the
+///   frames as they were before.
+/// * The library may call these two with a page table locked (in the middle of a
+///   break-before-make). So a CPU that spins for a lock of the library, or waits in a fault for the
+///   end of a change, must still obey them. Where they are interrupts that a CPU can mask (x86-64),
+///   call the library with interrupts enabled. Where they are not (arm64's broadcast TLBI;
+///   riscv64's SBI, whose firmware interrupts a CPU in machine mode), either will do.
+///
+/// Module [`flush`](crate::flush) says for each ISA which instructions keep these laws.
 pub trait Hardware: Sync {
     /// Word `index` of `frame`. Any frame of RAM may be read, also one that another CPU is about
     /// to free or reuse: readers validate afterwards what they read.
@@ -66,8 +70,31 @@ pub trait Hardware: Sync {
     /// The frame whose memory failed. The frames before it were copied.
     fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned>;
 
-    /// Drops translations; see the laws above. Returns once it is done.
+    /// Drops translations. Returns once it is done: module [`flush`](crate::flush) has the laws, and
+    /// the instructions of each ISA that keep them.
     fn flush(&self, flush: &Flush<'_>);
+
+    /// Makes instruction fetches of all CPUs see what was stored to `frames` before the call, by
+    /// whatever CPU or device and through whatever address. Returns once it is done.
+    ///
+    /// The library calls it before an executable leaf shows a folio, once for each folio: after
+    /// clears, copies and reads, of anonymous memory and of files. It does so again when it changes
+    /// such a folio, and when the embedder [says](https://docs.rs/quire-mm) that it did. A program
+    /// that stores code itself makes it visible itself, as each ISA's manual demands. But the first
+    /// time that memory becomes executable, by a fault or a change of rights, the library does it,
+    /// as Linux does on arm64 and riscv64 (flag `PG_dcache_clean`).
+    ///
+    /// As for `flush`, a table may be locked meanwhile.
+    ///
+    /// | ISA | what does it |
+    /// |---|---|
+    /// | x86-64 | nothing: fetches see all stores (SDM volume 3A, "Self-Modifying Code"; a CPU that fetched the old bytes has passed a flush since, which serializes) |
+    /// | arm64 | for each line `DC CVAU`, unless CTR_EL0.IDC; `DSB ISH`; for each line `IC IVAU`, or `IC IALLUIS` where the instruction cache has aliases, neither where CTR_EL0.DIC; `DSB ISH`; `ISB` (Arm ARM, "Synchronization and coherency issues between data and instruction accesses"; CTR_EL0). Addresses of the kernel's direct map do |
+    /// | riscv64 | `FENCE RW,RW`, `FENCE.I`, and the same on all other harts, by SBI RFENCE `remote_fence_i` (unprivileged manual, "Zifencei"): `FENCE.I` has no address, and acts on its own hart alone |
+    ///
+    /// There is no default: one that did nothing would be right on x86-64 alone, and emulators
+    /// would not show it.
+    fn publish_code(&self, frames: FrameSpan);
 
     /// Called when `frames` have left use and are about to be free: for balloons, free-page
     /// reporting and examiners. No CPU maps any of them any more.
@@ -91,24 +118,6 @@ pub enum Reuse {
     Soon,
     /// No access is expected soon: the fastest way to zero it, whatever that leaves in the caches.
     Later,
-}
-
-/// Translations to drop.
-#[derive(Debug)]
-pub struct Flush<'a> {
-    /// The address space.
-    pub asid: Asid,
-    /// Its top-level table.
-    pub root: Pfn,
-    /// The pages; `None` for all of the space.
-    pub pages: Option<PageSpan>,
-    /// The size of the smallest entry that maps them, never of a contiguous block: the CPU may keep
-    /// each of a block's entries by itself. One invalidation for each piece of this size suffices.
-    pub stride: Order,
-    /// Whether entries above the last level changed, so that walk caches must be dropped, too.
-    pub tables: bool,
-    /// CPUs that may hold translations of the space.
-    pub cpus: &'a CpuSet,
 }
 
 /// The CPUs' abilities beyond the ISA's base, found at boot.

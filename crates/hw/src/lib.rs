@@ -1,6 +1,6 @@
 //! The interface between Quire and the hardware.
 //!
-//! [`Hardware`] is the one trait an embedder implements: table words, extents, flushes. It has ten
+//! [`Hardware`] is the one trait an embedder implements: table words, extents, flushes. It has eleven
 //! methods, all of them safe, because they take *capabilities*: a [`FrameRun`] or a [`TableFrame`]
 //! is proof that the library owns the frames it names. [`extent`] holds the clear and copy
 //! primitives of each ISA. [`DirectMap`] offers both to an implementation that sees all of RAM at
@@ -17,6 +17,7 @@ mod chosen;
 mod direct;
 mod banks;
 pub mod extent;
+pub mod flush;
 mod frame;
 mod hardware;
 mod words;
@@ -25,6 +26,7 @@ pub use banks::Banks;
 pub use calibrate::{Calibration, Measurement, calibrate, read_through};
 pub use chosen::{Choice, Chosen};
 pub use direct::{DirectMap, SetupError};
+pub use flush::{Flush, Pieces};
 pub use frame::{FrameRun, TableFrame};
-pub use hardware::{Flush, Hardware, Poisoned, Profile, Reuse, Transitions};
+pub use hardware::{Hardware, Poisoned, Profile, Reuse, Transitions};
 pub use words::{count_words, fill_words};

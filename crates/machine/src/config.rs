@@ -49,6 +49,9 @@ pub struct Config {
     /// A cached translation that denies the access is dropped and walked again, as x86-64 does.
     /// Without it, the translation denies until it is flushed, as arm64 and riscv64 allow.
     pub rewalks_on_denial: bool,
+    /// Instruction fetches see all stores at once, as on x86-64, and on arm64 with CTR_EL0.IDC and
+    /// DIC. Otherwise a frame must be published before it is executed.
+    pub coherent_code: bool,
     /// Size of the caches near a CPU; see [`Profile`](quire_hw::Profile).
     pub near_cache_bytes: u64,
     /// Bytes that may be cleared between preemption points; see [`Profile`](quire_hw::Profile).
@@ -78,6 +81,7 @@ impl Config {
             contiguous: true,
             joins_contiguous: true,
             rewalks_on_denial: true,
+            coherent_code: matches!(isa, Isa::X86_64 { .. }),
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
             examine: Examine::Usual,

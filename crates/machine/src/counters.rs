@@ -55,6 +55,8 @@ counters! {
     invalidations,
     /// Invalidations of a whole address space, summed over the CPUs that received them.
     full_flushes,
+    /// Calls of `publish_code`.
+    code_published,
     /// Calls of `fill`.
     fills,
     /// Words that `fill` wrote.

@@ -181,6 +181,7 @@ impl<'m, 'r> Cpu<'m, 'r> {
         let result = self
             .machine
             .translate(self.number, &mut core, addr, access)
+            .inspect(|at| self.machine.fetched(self.number, *at, access))
             .and_then(|at| act(self.machine, at).ok_or(outside));
         result.map_err(|kind| {
             add(&bank.counters.traps, 1);

@@ -12,7 +12,7 @@ use crate::counters::add;
 use crate::cpu::current;
 use crate::lock;
 use crate::machine::Machine;
-use crate::tlb::{invalidations, reaches, reaches_tables};
+use crate::tlb::{reaches, reaches_tables};
 
 impl Hardware for Machine<'_> {
     #[inline]
@@ -54,6 +54,7 @@ impl Hardware for Machine<'_> {
         if self.watched {
             let count = pages.end.saturating_sub(pages.start);
             add(&self.own().bytes_cleared, count << self.geometry.page_shift);
+            self.rewritten(FrameSpan::new(frames.start().add(pages.start), count));
         }
         self.ram.clear(frames, pages, &self.clears, reuse);
     }
@@ -65,6 +66,7 @@ impl Hardware for Machine<'_> {
         }
         if self.watched {
             add(&self.own().bytes_copied, from.count << self.geometry.page_shift);
+            self.rewritten(FrameSpan::new(to.start().add(at), from.count));
         }
         // A page is copied because a program is about to write it.
         self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
@@ -81,11 +83,19 @@ impl Hardware for Machine<'_> {
         }
         for cpu in flush.cpus.iter() {
             match flush.pages {
-                Some(span) => add(&counters.invalidations, invalidations(span, flush.stride)),
+                Some(pieces) => add(&counters.invalidations, pieces.count()),
                 None => add(&counters.full_flushes, 1),
             }
             self.faults.opportunity();
             self.flush_core(cpu, flush);
+        }
+    }
+
+    fn publish_code(&self, frames: FrameSpan) {
+        self.faults.opportunity();
+        add(&self.own().code_published, 1);
+        if let Some(mut ledger) = self.ledger() {
+            ledger.published(frames);
         }
     }
 
@@ -117,6 +127,15 @@ impl Hardware for Machine<'_> {
 }
 
 impl Machine<'_> {
+    /// Announces that `frames` were written by the embedder, or by a device: instruction fetches
+    /// may see what they held before until they are published. The machine knows of the library's
+    /// own clears and copies, and takes frames that come into use for written.
+    pub fn rewritten(&self, frames: FrameSpan) {
+        if let Some(mut ledger) = self.ledger() {
+            ledger.rewritten(frames);
+        }
+    }
+
     fn own(&self) -> &crate::counters::Counters {
         &self.bank(Hardware::cpu(self)).counters
     }

@@ -46,7 +46,8 @@
 //! * **Cached absence.** riscv64 may cache that an entry is *not* valid; this machine does not, so
 //!   making an entry valid never needs a fence here.
 //! * **Speculation.** Only accesses walk. For rules about what *could* be cached, the examiner
-//!   makes up for that; data caches have no model at all.
+//!   makes up for that. Data caches have no model at all, and instruction caches none but the
+//!   examiner's: a fetch that could see old bytes returns the new ones and is reported.
 //! * **Interrupts and idleness.** The CPUs that a flush names obey it at once, or after an injected
 //!   delay; no lazy mode defers it.
 #![forbid(unsafe_code)]

@@ -220,34 +220,21 @@ impl WalkCache {
 
 /// Whether `flush` reaches a translation of `pages`.
 ///
-/// One invalidation names one address: the first of the pages, and each later multiple of the
-/// stride. It drops every translation that covers the address. So a translation smaller than the
+/// One invalidation names one address: the first of each piece. It drops every translation that
+/// covers the address. So a translation smaller than the
 /// stride survives unless it happens to begin there, as on real CPUs: this exposes a stride that is
 /// too large.
 pub(crate) fn reaches(flush: &Flush<'_>, pages: PageSpan) -> bool {
-    let Some(span) = flush.pages else { return true };
-    if !span.overlaps(pages) {
-        return false;
-    }
-    pages.contains(span.start)
-        || pages.count() >= flush.stride.pages()
-        || pages.start.is_aligned(flush.stride.pages())
+    let Some(pieces) = flush.pages else { return true };
+    let (span, stride) = (pieces.span(), pieces.stride().pages());
+    debug_assert!(span.start.is_aligned(stride), "an invalidation of an address within a piece");
+    span.overlaps(pages) && (pages.count() >= stride || pages.start.is_aligned(stride))
 }
 
 /// Whether `flush` reaches a pointer to a table that translates `pages`. The stride plays no part:
 /// [`Flush::tables`] asks for walk caches as such.
 pub(crate) fn reaches_tables(flush: &Flush<'_>, pages: PageSpan) -> bool {
-    flush.tables && flush.pages.is_none_or(|span| span.overlaps(pages))
-}
-
-/// How many invalidations a flush of pages takes.
-pub(crate) fn invalidations(span: PageSpan, stride: Order) -> u64 {
-    if span.is_empty() {
-        return 0;
-    }
-    let first = span.start.get() >> stride.get();
-    let last = (span.end.get() - 1) >> stride.get();
-    last - first + 1
+    flush.tables && flush.pages.is_none_or(|pieces| pieces.span().overlaps(pages))
 }
 
 #[cfg(test)]

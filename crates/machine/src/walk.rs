@@ -61,6 +61,16 @@ impl Machine<'_> {
         Ok(frame.addr(shift).add(within))
     }
 
+    /// A program accesses `addr`: a fetch must not see what the frame held before.
+    #[inline]
+    pub(crate) fn fetched(&self, cpu: CpuId, addr: PhysAddr, access: Access) {
+        if access == Access::Execute
+            && let Some(mut ledger) = self.ledger()
+        {
+            ledger.fetched(cpu, addr.pfn(self.geometry.page_shift));
+        }
+    }
+
     /// The cached translation of `page`, if it serves `access` as it is.
     fn cached(
         &self,

@@ -72,6 +72,9 @@ impl Hardware for Board<'_> {
         println!("  flush    {:?} on CPUs {:?}", flush.pages, flush.cpus);
     }
 
+    /// Nothing on x86-64; on arm64 and riscv64, cleaning and invalidating of caches.
+    fn publish_code(&self, _: FrameSpan) {}
+
     fn cpu(&self) -> CpuId {
         CpuId::new(0)
     }

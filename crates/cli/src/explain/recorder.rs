@@ -94,6 +94,10 @@ impl Hardware for Recorder<'_, '_> {
         self.note(Effect::Flush);
     }
 
+    fn publish_code(&self, frames: FrameSpan) {
+        self.machine.publish_code(frames);
+    }
+
     fn freed(&self, frames: FrameSpan) {
         self.machine.freed(frames);
         self.note(Effect::Freed);

@@ -21,7 +21,7 @@ pub(crate) fn audit(
     ledger: Option<&Ledger>,
 ) -> Result<(), Violation> {
     let isa = config.isa;
-    audit_tables(config, ram, cores)?;
+    audit_tables(config, ram, cores, ledger)?;
     for (number, core) in cores.iter().enumerate() {
         let cpu = CpuId::new(number);
         for held in core.tlb.iter() {
@@ -53,8 +53,14 @@ fn left_behind(cpu: CpuId, why: Why) -> Violation {
     Violation { holder: Some(cpu), ..violation(Rule::StaleTranslation, why, cpu) }
 }
 
-/// Every entry of every table in use: none malformed, every contiguous block whole.
-fn audit_tables(config: &Config, ram: &DirectMap<'_>, cores: &[&Core]) -> Result<(), Violation> {
+/// Every entry of every table in use: none malformed, every contiguous block whole, all code
+/// published.
+fn audit_tables(
+    config: &Config,
+    ram: &DirectMap<'_>,
+    cores: &[&Core],
+    ledger: Option<&Ledger>,
+) -> Result<(), Violation> {
     for (number, core) in cores.iter().enumerate() {
         let Some(root) = core.root else { continue };
         let mut live = LiveTables::new(config);
@@ -66,6 +72,12 @@ fn audit_tables(config: &Config, ram: &DirectMap<'_>, cores: &[&Core]) -> Result
                     let place = Some(place);
                     let found = violation(rule, Why::Flaw(flaw), CpuId::new(number));
                     return Err(Violation { place, old: word, new: word, ..found });
+                }
+                let stale = ledger.and_then(|ledger| ledger.unpublished(ram, meaning));
+                if let Some(frame) = stale {
+                    let why = Why::Unpublished(frame);
+                    let found = violation(Rule::StaleCode, why, CpuId::new(number));
+                    return Err(Violation { place: Some(place), old: word, new: word, ..found });
                 }
             }
         }

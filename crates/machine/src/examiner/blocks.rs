@@ -124,7 +124,7 @@ impl Ledger {
         let Some(at) = self.live.place(table, first.into()) else { return true };
         let joins = self.isa.contiguous_entries(at.level).ilog2() as u8;
         let order = Order::new(self.geometry.order(at.level).get() + joins);
-        flush.pages.is_none_or(|pages| pages.overlaps(PageSpan::block(at.page, order)))
+        flush.pages.is_none_or(|pieces| pieces.span().overlaps(PageSpan::block(at.page, order)))
     }
 
     /// The operation of `cpu` ends: all blocks that it has changed must be whole, or none.

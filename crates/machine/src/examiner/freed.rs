@@ -12,6 +12,7 @@ impl Ledger {
     /// Rule 4.
     pub(crate) fn freed(&mut self, ram: &DirectMap<'_>, cpu: CpuId, frames: FrameSpan) {
         self.forgive(frames);
+        self.rewritten(frames);
         self.freed_tables(ram, cpu, frames);
         if self.is_target(frames) {
             let overlaps = |(key, holding): (&Key, &Holding)| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quire_hw::{DirectMap, Flush};
+use quire_hw::{DirectMap, Flush, Pieces};
 use quire_units::{CpuId, PageSpan, Pfn, Prot, Vpn};
 
 use super::blocks::BlockId;
@@ -99,6 +99,8 @@ pub(crate) struct Ledger {
     /// Entries that were dirty and are read-only now, with their frames. Where the library keeps
     /// the flag meanwhile is its own affair.
     pub(super) saved_dirty: BTreeMap<(Pfn, u16), Pfn>,
+    /// The frames that were published and not written since, but by programs.
+    pub(super) code: Frames<()>,
     number: u64,
     violations: Vec<Violation>,
 }
@@ -116,6 +118,7 @@ impl Ledger {
             installed: vec![None; config.cpus],
             operations: (0..config.cpus).map(|_| Operation::default()).collect(),
             saved_dirty: BTreeMap::new(),
+            code: Frames::default(),
             number: 0,
             violations: Vec::new(),
         }
@@ -265,7 +268,7 @@ impl Ledger {
 
     fn in_reach(&self, cpu: CpuId, flush: &Flush<'_>, level: u8) -> Vec<Key> {
         let (mut from, mut to) = (Vpn::new(0), Vpn::new(u64::MAX));
-        if let Some(span) = flush.pages {
+        if let Some(span) = flush.pages.map(Pieces::span) {
             // Entries that begin before the span may still cover its first page.
             from = span.start.align_down(self.geometry.order(level).pages() << 8);
             to = span.end.align_up(self.geometry.order(level).pages() << 8).unwrap_or(to);

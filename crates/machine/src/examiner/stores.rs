@@ -44,6 +44,7 @@ impl Ledger {
         }
         let first = self.stored_in_block(ram, cpu, at, (was, now), (old, new));
         self.stored_over_dirty(ram, cpu, at, (was, now), first);
+        self.stored_code(ram, cpu, at, (was, now), (old, new));
         let mut below = Vec::new();
         match (was, now) {
             (Meaning::Table(was), Meaning::Table(now)) if was.frame == now.frame => {
@@ -76,7 +77,7 @@ impl Ledger {
         self.inspect(ram, cpu, &fresh);
     }
 
-    /// Rules 3 and 6 for tables that just became live.
+    /// Rules 3, 6 and 8 for tables that just became live.
     pub(super) fn inspect(&mut self, ram: &DirectMap<'_>, cpu: CpuId, fresh: &[Pfn]) {
         for &table in fresh {
             let bad = self.live.entries(ram, table).find_map(|(place, word, meaning)| {
@@ -88,6 +89,13 @@ impl Ledger {
             });
             if let Some((place, word, flaw)) = bad {
                 self.met_malformed(cpu, place, word, flaw);
+            }
+            let stale = self.live.entries(ram, table).find_map(|(place, word, meaning)| {
+                Some((place, word, self.unpublished(ram, meaning)?))
+            });
+            if let Some((place, word, frame)) = stale {
+                let why = Why::Unpublished(frame);
+                self.report(Rule::StaleCode, why, cpu, None, Some(place), (word, word));
             }
             self.inspect_blocks(ram, cpu, table);
         }

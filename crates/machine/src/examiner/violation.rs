@@ -26,6 +26,8 @@ pub enum Rule {
     FreedWhileCached,
     /// A frame left use while a live table still maps it, or is it.
     FreedWhileMapped,
+    /// Programs may fetch instructions from a frame as it was before.
+    StaleCode,
 }
 
 /// The kind of violation.
@@ -52,6 +54,8 @@ pub enum Why {
     Flaw(Flaw),
     /// The frame left use.
     Freed,
+    /// This frame was not published since it came into use, or was written last.
+    Unpublished(Pfn),
 }
 
 /// One entry of a table.
@@ -99,6 +103,7 @@ impl fmt::Display for Rule {
             Rule::LostDirty => "a dirty page became clean",
             Rule::FreedWhileCached => "a frame was freed while a TLB can reach it",
             Rule::FreedWhileMapped => "a frame was freed while a live table holds it",
+            Rule::StaleCode => "fetches may see what a frame held before",
         })
     }
 }
@@ -115,6 +120,7 @@ impl fmt::Display for Why {
             Why::DirtyCleared => "the dirty flag was cleared",
             Why::Above => "an entry above it changed",
             Why::Freed => "the frame left use",
+            Why::Unpublished(frame) => return write!(f, "{frame} was not published"),
             Why::Flaw(flaw) => return flaw.fmt(f),
         })
     }

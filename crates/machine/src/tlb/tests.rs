@@ -1,11 +1,10 @@
 //! The TLB's replacement, its levels, and the reach of a flush.
 
-use quire_hw::Flush;
+use quire_hw::{Flush, Pieces};
 use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{
-    Hit, TablePointer, Tlb, TlbGeometry, Translation, WalkCache, invalidations, reaches,
-    reaches_tables,
+    Hit, TablePointer, Tlb, TlbGeometry, Translation, WalkCache, reaches, reaches_tables,
 };
 
 const SMALL: TlbGeometry = TlbGeometry { first: 2, sets: 4, ways: 2, walks: 2 };
@@ -27,7 +26,8 @@ fn span(start: u64, end: u64) -> PageSpan {
 }
 
 fn flush(pages: Option<PageSpan>, stride: u8, tables: bool, cpus: &CpuSet) -> Flush<'_> {
-    Flush { asid: Asid(1), root: Pfn::new(0), pages, stride: Order::new(stride), tables, cpus }
+    let pages = pages.map(|pages| Pieces::new(pages, Order::new(stride)));
+    Flush { asid: Asid(1), root: Pfn::new(0), pages, tables, cpus }
 }
 
 #[test]
@@ -88,14 +88,6 @@ fn walk_caches_are_reached_only_when_asked_for() {
     assert!(reaches_tables(&flush(None, 0, true, &cpus), span(0, 512)));
     assert!(reaches_tables(&flush(Some(span(5, 6)), 0, true, &cpus), span(0, 512)));
     assert!(!reaches_tables(&flush(Some(span(512, 513)), 0, true, &cpus), span(0, 512)));
-}
-
-#[test]
-fn invalidations_are_counted_by_stride() {
-    assert_eq!(invalidations(span(0, 32), Order::ZERO), 32);
-    assert_eq!(invalidations(span(0, 32), Order::new(4)), 2);
-    assert_eq!(invalidations(span(15, 17), Order::new(4)), 2);
-    assert_eq!(invalidations(span(3, 3), Order::ZERO), 0);
 }
 
 #[test]

@@ -87,9 +87,8 @@ fn i6_all_cpus_that_may_have_cached_a_block_are_flushed() {
                 scene.write(scene.all(), joined(Prot::READ));
                 let only = CpuSet::new();
                 only.insert(cpus[0].number());
-                let (root, stride) = (space.root, Order::ZERO);
-                let asid = ASID;
-                let flush = Flush { asid, root, pages: None, stride, tables: false, cpus: &only };
+                let (root, asid) = (space.root, ASID);
+                let flush = Flush { asid, root, pages: None, tables: false, cpus: &only };
                 space.machine.flush(&flush);
             });
             fires(scene.machine(), STALE, Why::RightsLost);

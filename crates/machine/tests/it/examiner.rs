@@ -71,9 +71,8 @@ fn rule_1_all_cpus_must_be_flushed() {
                 } else {
                     let set = CpuSet::new();
                     set.insert(CpuId::new(0));
-                    let (root, stride) = (space.root, Order::ZERO);
-                    let flush =
-                        Flush { asid: ASID, root, pages: None, stride, tables: false, cpus: &set };
+                    let root = space.root;
+                    let flush = Flush { asid: ASID, root, pages: None, tables: false, cpus: &set };
                     space.machine.flush(&flush);
                 }
             }

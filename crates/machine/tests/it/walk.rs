@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{self, ASID, Ends, Space, Want, leaf_word, on, on_each, page, used};
 use proptest::prelude::*;
-use quire_hw::{Chosen, Flush, FrameRun, Hardware, Poisoned, Reuse};
+use quire_hw::{Chosen, Flush, FrameRun, Hardware, Pieces, Poisoned, Reuse};
 use quire_machine::{Config, ConfigError, Isa, Machine, MachineError, TrapKind};
-use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Asid, CpuId, FrameSpan, Order, Pfn, Prot, Vpn};
 
 const AT: Vpn = Vpn::new(0x1234);
 
@@ -309,16 +309,8 @@ fn race(
 fn flush_page(machine: &Machine<'_>) {
     let cpus = quire_units::CpuSet::new();
     cpus.insert(CpuId::new(0));
-    let pages = Some(PageSpan::block(AT, Order::ZERO));
-    let root = machine.frames().start;
-    machine.flush(&Flush {
-        asid: ASID,
-        root,
-        pages,
-        stride: Order::ZERO,
-        tables: false,
-        cpus: &cpus,
-    });
+    let (root, pages) = (machine.frames().start, Some(Pieces::page(AT)));
+    machine.flush(&Flush { asid: ASID, root, pages, tables: false, cpus: &cpus });
 }
 
 #[test]

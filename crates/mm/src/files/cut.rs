@@ -143,7 +143,10 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             return false;
         }
         let known = folios.known(folio).0
-            & (FolioFlags::UPTODATE | FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH);
+            & (FolioFlags::UPTODATE
+                | FolioFlags::IDLE_LOW
+                | FolioFlags::IDLE_HIGH
+                | FolioFlags::PUBLISHED);
         let Some(run) = folios.dissolve(folio) else { return false };
         let (run, tail) = run.split_at(gone.end - at.start);
         let (head, freed) = run.split_at(gone.start - at.start);

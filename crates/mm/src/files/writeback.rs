@@ -55,17 +55,21 @@ impl Write {
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Records that the embedder wrote pages held by [`read`](Self::read): `at` is one of them.
-    /// Without effect where the file has no store.
+    /// Where programs execute them, they fetch the new bytes from now on. Pages of a file without
+    /// a store are never dirty.
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] when the page is not in memory any more, or the file
     /// cannot be written.
     pub fn mark_dirty(&self, id: FileId, at: u64) -> Result<(), Error> {
         let file = self.opened(id)?;
+        let found = file.index.next(FilePages::new(at, at + 1));
+        if let Some((folio, _)) = found {
+            self.base().folios().publish_again(self.base().hw, folio);
+        }
         if file.store() == Some(Store::Memory) {
             return Ok(());
         }
-        let found = file.index.next(FilePages::new(at, at + 1));
         let (folio, pages) = found.ok_or(Error::Invalid)?;
         let may = file.store() == Some(Store::ReadWrite);
         if may && file.index.set_dirty(pages.start, folio, true) {

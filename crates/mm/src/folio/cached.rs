@@ -17,7 +17,7 @@ use crate::phys::{FrameLock, Kind, State};
 use crate::sync::Ordering;
 
 bitflags! {
-    /// The facts recorded about a file's folio.
+    /// The facts recorded about a folio.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct FolioFlags: u32 {
         /// It has an identity: it is in its file's index.
@@ -43,6 +43,9 @@ bitflags! {
         /// Its pages are about to move to another folio, or to several: a caller that looks for it
         /// waits.
         const SECLUDED = 1 << 9;
+        /// Instruction fetches see all its bytes: none was written since the last
+        /// [`publish_code`](Hardware::publish_code), but by programs.
+        const PUBLISHED = 1 << 10;
     }
 }
 
@@ -113,7 +116,8 @@ impl<'m> Folios<'m> {
                 let slot = self.meta.at(folio.head);
                 slot.counts.fetch_add(INDEX, Ordering::Relaxed);
                 slot.owner.store(owner, Ordering::Relaxed);
-                *known = FolioFlags::CACHED | FolioFlags::UPTODATE | FolioFlags::LEAVING;
+                let new = FolioFlags::CACHED | FolioFlags::UPTODATE | FolioFlags::LEAVING;
+                *known = new | (*known & FolioFlags::PUBLISHED);
             }
         })
     }
@@ -136,6 +140,31 @@ impl<'m> Folios<'m> {
     pub(crate) fn identified(&self, folio: Folio) -> Option<(Cached<'m>, u64)> {
         let owner = self.meta.at(folio.head).owner.load(Ordering::Relaxed);
         self.cached(folio.head, owner).filter(|cached| cached.folio == folio).map(|it| (it, owner))
+    }
+
+    /// Makes all bytes of `folio` visible to instruction fetches, unless they are. The caller has
+    /// the lock of a table that maps it.
+    ///
+    /// Its slot is locked from the look at its bytes to the flag. A CPU that changes them locks it
+    /// afterwards: it finds the flag and publishes them [again](Self::publish_again), or this
+    /// publishes what that CPU wrote.
+    #[inline]
+    pub(crate) fn publish<H: Hardware>(&self, hw: &H, folio: Folio) {
+        if !self.known(folio).0.contains(FolioFlags::PUBLISHED) {
+            self.revise(folio, |known| {
+                hw.publish_code(folio.span());
+                known.insert(FolioFlags::PUBLISHED);
+            });
+        }
+    }
+
+    /// The bytes of `folio` were changed by the library, the embedder or a device: instruction
+    /// fetches that saw the old ones see the new ones. The caller holds a reference or a pin.
+    pub(crate) fn publish_again<H: Hardware>(&self, hw: &H, folio: Folio) {
+        let Some(_lock) = self.meta.lock(folio.head) else { return };
+        if self.known(folio).0.contains(FolioFlags::PUBLISHED) {
+            hw.publish_code(folio.span());
+        }
     }
 
     /// For how many rounds of aging `folio` was not touched, up to three.
@@ -279,6 +308,18 @@ impl Cached<'_> {
     /// Zeroes `pages` of it, counted from its first.
     pub(crate) fn zero<H: Hardware>(&self, hw: &H, pages: Range<u64>) {
         hw.clear(&self.lock.lend(), pages, Reuse::Later);
+        if self.known().contains(FolioFlags::PUBLISHED) {
+            hw.publish_code(self.folio.span());
+        }
+    }
+
+    /// Makes all its bytes visible to instruction fetches, unless they are.
+    pub(crate) fn publish<H: Hardware>(&self, hw: &H) {
+        let known = self.known();
+        if !known.contains(FolioFlags::PUBLISHED) {
+            hw.publish_code(self.folio.span());
+            self.learn(known | FolioFlags::PUBLISHED);
+        }
     }
 
     /// Takes a reference; `false` when there are too many.
@@ -301,7 +342,7 @@ impl Cached<'_> {
     /// Takes its identity away while it is still in its index: a caller that finds it there waits
     /// until this caller has taken it out and [given back](Folios::put) the index's reference.
     pub(crate) fn disclaim(self) {
-        self.learn(self.known() & FolioFlags::POISONED);
+        self.learn(self.known() & (FolioFlags::POISONED | FolioFlags::PUBLISHED));
     }
 
     /// Takes its identity away, so that no caller finds it any more. It is out of its index

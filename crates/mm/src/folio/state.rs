@@ -3,7 +3,7 @@
 use quire_hw::FrameRun;
 use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
 
-use super::Home;
+use super::{FolioFlags, Home};
 use crate::limits::ORDER_MAX;
 use crate::phys::{Kind, Meta, Ownerless, Slot, State};
 use crate::sync::Ordering;
@@ -95,19 +95,21 @@ impl<'m> Folios<'m> {
         let mut head = span.start;
         while head < span.end() {
             let page = home.page.add(head.offset_from(span.start));
-            self.part(Folio { head, order: each }, each.pages() as u32, Home { page, ..home });
+            let folio = Folio { head, order: each };
+            self.part(folio, each.pages() as u32, Home { page, ..home }, FolioFlags::empty());
             head = head.add(each.pages());
         }
     }
 
     /// Makes `folio`, a part of a larger folio that has no hold but mappings, a folio of its own,
-    /// of which `mapped` pages are mapped. The caller holds the lock of the one table that maps it.
+    /// of which `mapped` pages are mapped, and about which `known` is known. The caller holds the
+    /// lock of the one table that maps it.
     #[inline]
-    pub(crate) fn part(&self, folio: Folio, mapped: u32, home: Home) {
+    pub(crate) fn part(&self, folio: Folio, mapped: u32, home: Home, known: FolioFlags) {
         let slot = self.meta.at(folio.head);
         self.set_home(folio, home);
         slot.counts.store(u64::from(mapped) << MAPPED_AT, Ordering::Relaxed);
-        slot.set_state(State::new(Kind::Folio, folio.order.get()));
+        slot.set_state(State::new(Kind::Folio, folio.order.get()).with_flags(known.bits()));
     }
 
     /// Ends `folio`, a part of a larger one that is only mapped, of which no page is.

@@ -143,11 +143,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         held.then_some(Pinned { frame, folio, hold }).ok_or(Lack::Fault)
     }
 
-    /// Releases a pinned page.
+    /// Releases a pinned page. If it was [pinned to be changed](Self::pin_change), and the program
+    /// executes it, the program fetches the change from now on.
     pub fn unpin(&self, pinned: Pinned) {
         let folios = self.base().folios();
         let last = match pinned.hold {
-            Hold::Own | Hold::Change => folios.unpin(pinned.folio),
+            Hold::Own => folios.unpin(pinned.folio),
+            Hold::Change => {
+                folios.publish_again(self.base().hw, pinned.folio);
+                folios.unpin(pinned.folio)
+            }
             Hold::Look => folios.put(pinned.folio),
         };
         self.base().free(last);

@@ -236,6 +236,10 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         if folio.order < leaf || !area.span.covers(PageSpan::block(page, leaf)) {
             return Ok(Admitted::Split);
         }
+        // Its slot is locked, so the table could not do this when it shows the folio.
+        if area.prot.contains(Prot::EXEC) {
+            cached.publish(self.paging.base().hw);
+        }
         // Where pages were moved, other spaces map this folio at another place.
         if self.entry.exclusive || !space.has(Ever::Moved) {
             folios.set_home(folio, tables.home(Vpn::new(page.get().wrapping_sub(before))));

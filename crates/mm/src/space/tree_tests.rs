@@ -55,6 +55,8 @@ impl Hardware for Words {
 
     fn flush(&self, _: &Flush<'_>) {}
 
+    fn publish_code(&self, _: FrameSpan) {}
+
     fn cpu(&self) -> CpuId {
         CpuId::new(0)
     }

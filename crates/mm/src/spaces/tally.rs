@@ -2,7 +2,7 @@
 //! another change still has to do.
 
 use quire_arch::Arch;
-use quire_hw::{Flush, FrameRun, Hardware};
+use quire_hw::{Flush, FrameRun, Hardware, Pieces};
 use quire_units::{CpuSet, Order, PageSpan, Vpn};
 
 use super::Spaces;
@@ -45,8 +45,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.base.hw.flush(&Flush {
             asid: view.space.asid(),
             root: view.space.root(),
-            pages: Some(PageSpan::new(page, page.add(1))),
-            stride: Order::ZERO,
+            pages: Some(Pieces::page(page)),
             tables: false,
             cpus: &own,
         });

@@ -138,8 +138,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// contiguous block, this writes every word: a CPU that does not set the bits by itself looks
     /// only at the word of the page, and would fault on it for ever.
     fn note(&self, index: usize, grant: Prot, noted: Attrs) {
-        let regrants = self.leaf_at(index).is_some_and(|(_, attrs)| attrs.prot() != grant);
+        let Some((frame, attrs)) = self.leaf_at(index) else { return };
+        let regrants = attrs.prot() != grant;
         if regrants {
+            self.publish(frame, 1, attrs, attrs.with_prot(grant));
             self.part(index, 1);
         }
         let folded = self.is_folded(self.raw(index));

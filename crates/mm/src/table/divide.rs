@@ -18,7 +18,7 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::visit::Step;
 use super::{Gather, Locked, Tables, What};
-use crate::folio::{Folio, Folios};
+use crate::folio::{Folio, FolioFlags, Folios};
 
 /// How a folio is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +126,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn divide(&self, folio: Folio, home: i64, how: Division, gather: &mut Gather) -> Divided {
         let folios = Folios::new(self.tables.meta);
         let (mut parts, mut freed) = (0, 0);
+        // The parts are the same bytes.
+        let known = folios.known(folio).0 & FolioFlags::PUBLISHED;
         // From the last part to the first: the folio's own slot changes when all others are right.
         let mut end = folio.order.pages();
         while end > 0 {
@@ -137,7 +139,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             if mapped > 0 {
                 self.unfold_within(self.pages_for(home, &range), order);
                 let page = Vpn::new((home + end as i64) as u64);
-                folios.part(part, mapped as u32, self.tables.home(page));
+                folios.part(part, mapped as u32, self.tables.home(page), known);
                 parts += 1;
             } else {
                 gather.dead(self.tables.meta, folios.abandon(part));

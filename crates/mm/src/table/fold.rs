@@ -48,6 +48,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline(always)]
     pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
         debug_assert!((index..index + count).all(|at| self.raw(at) == 0));
+        self.publish(frame, count, Attrs::empty(), attrs);
         let folded = self.spell(index, count, frame, attrs, each);
         self.add(count as i64, folded as i64);
         if self.may_fold_in(each) {

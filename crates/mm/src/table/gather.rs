@@ -1,7 +1,7 @@
 //! Frames that were taken out of a tree, in custody until the flush.
 
 use arrayvec::ArrayVec;
-use quire_hw::{Flush, FrameRun, Hardware};
+use quire_hw::{Flush, FrameRun, Hardware, Pieces};
 use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
@@ -21,7 +21,7 @@ pub struct Target<'a> {
 
 /// How many blocks a flush names. A flush of all pages counts as one.
 pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
-    flush.pages.map_or(1, |pages| pages.count().div_ceil(flush.stride.pages()))
+    flush.pages.map_or(1, Pieces::count)
 }
 
 /// How many runs of shared frames a gather takes before it must be settled.
@@ -39,8 +39,7 @@ const MARKS_MAX: usize = 16;
 #[must_use = "settle the gather: its frames are in custody until the flush"]
 #[derive(Debug)]
 pub struct Gather {
-    pages: Option<PageSpan>,
-    stride: Order,
+    pages: Option<Pieces>,
     tables: bool,
     /// All pages of the space are to be flushed.
     space: bool,
@@ -59,7 +58,6 @@ impl Gather {
     pub fn new() -> Self {
         Self {
             pages: None,
-            stride: Order::new(63),
             tables: false,
             space: false,
             strays: Strays::new(),
@@ -115,12 +113,8 @@ impl Gather {
     /// Notes that the translations of `pages`, mapped by blocks of `stride`, are to be flushed.
     #[inline]
     pub(super) fn flush(&mut self, pages: PageSpan, stride: Order) {
-        let all = match self.pages {
-            Some(had) => PageSpan::new(had.start.min(pages.start), had.end.max(pages.end)),
-            None => pages,
-        };
-        self.pages = Some(all);
-        self.stride = self.stride.min(stride);
+        let pieces = Pieces::new(pages, stride);
+        self.pages = Some(self.pages.map_or(pieces, |had| had.and(pieces)));
     }
 
     /// Whether all translations of the space are to be flushed.
@@ -179,14 +173,12 @@ impl Gather {
     pub fn settle<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
         let Target { asid, root, cpus } = target;
         let pages = self.pages.filter(|_| !self.space);
-        let stride = if pages.is_some() { self.stride } else { Order::ZERO };
-        let flush = Flush { asid, root, pages, stride, tables: self.tables, cpus };
+        let flush = Flush { asid, root, pages, tables: self.tables, cpus };
         let has_any = self.pages.is_some() || self.tables || self.space;
         let flush = (has_any && self.unused.is_none()).then_some(&flush);
         let made = Flushed::by(hw, flush);
         let frames = self.release(phys, hw, &made);
-        (self.pages, self.stride) = (None, Order::new(63));
-        (self.tables, self.space) = (false, false);
+        (self.pages, self.tables, self.space) = (None, false, false);
         let invalidations = flush.map_or(0, invalidations);
         Settled { flushes: flush.is_some().into(), invalidations, frames }
     }

@@ -71,6 +71,8 @@ impl Hardware for Board {
 
     fn flush(&self, _: &Flush<'_>) {}
 
+    fn publish_code(&self, _: FrameSpan) {}
+
     fn cpu(&self) -> CpuId {
         CpuId::new(0)
     }

@@ -33,7 +33,8 @@
 //! ```
 //!
 //! Locks are taken top-down, a parent before its child. No flush happens under a lock, but for
-//! break-before-make, which only ISAs demand that flush without the help of other CPUs.
+//! break-before-make, which only ISAs demand that flush without the help of other CPUs; and code is
+//! published there, once for each folio.
 //!
 //! **Never** knows areas or policy; never frees frames before their flush.
 //! **Next room**: `space`.
@@ -50,6 +51,7 @@ mod look;
 pub(crate) mod map;
 mod mark;
 mod noted;
+mod publish;
 mod regrant;
 mod relocate;
 pub(crate) mod run;

@@ -37,7 +37,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline(always)]
     #[must_use = "note the flush in a gather, or say why none is needed"]
     pub(super) fn regrant(&self, run: &Run, count: usize, flushes: bool, change: Regrant) -> bool {
-        let What::Leaf { attrs, .. } = run.what else { return flushes };
+        let What::Leaf { frame, attrs, .. } = run.what else { return flushes };
+        self.publish(frame, count, attrs, change.of(attrs));
         if self.folded() > 0 && !change.of(attrs).intersects(Attrs::RIGHTS) {
             self.hide(run, count, change);
             return true;

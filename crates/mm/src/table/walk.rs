@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use quire_arch::{Arch, Entry, Level};
-use quire_hw::{Flush, FrameRun, Hardware, Transitions};
+use quire_hw::{Flush, FrameRun, Hardware, Pieces, Transitions};
 use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
 
 use super::Gather;
@@ -105,8 +105,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         if cpus.is_empty() {
             return;
         }
-        let pages = Some(pages);
-        let flush = Flush { asid, root, pages, stride, tables: false, cpus };
+        let pages = Some(Pieces::new(pages, stride));
+        let flush = Flush { asid, root, pages, tables: false, cpus };
         self.hw.flush(&flush);
         self.count(Event::Flush, 1);
         self.count(Event::Invalidations, invalidations(&flush));
@@ -115,8 +115,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Flushes all translations of the tree, which no CPU will use again; a gather to take it down.
     pub(crate) fn retire(&self) -> Gather {
         let Target { asid, root, cpus } = self.target;
-        let stride = Order::ZERO;
-        let flush = Flush { asid, root, pages: None, stride, tables: true, cpus };
+        let flush = Flush { asid, root, pages: None, tables: true, cpus };
         let flush = (!cpus.is_empty()).then_some(&flush);
         if let Some(flush) = flush {
             self.count(Event::Flush, 1);

@@ -8,7 +8,8 @@
 //!   ([`folding`]), fork ([`cow`]), files ([`file_faults`], [`own_block`]), folios that become one
 //!   or several ([`collapse`], [`collapse_file`], [`scan`], [`divide`], [`thin`]), reclaim
 //!   ([`reclaim`], [`shed`], [`balance`], [`groups`], [`lazy`], [`swap_around`], [`zeroes`]).
-//! * When something fails: [`failures`], [`failed`].
+//! * When something fails: [`failures`], [`failed`]; when the hardware breaks a law: [`laws`].
+//! * Instruction caches that are not coherent: [`code`].
 //! * Several threads: [`stress`].
 //!
 //! Each test has its own machine with its own memory. The library and the machine have no state of
@@ -18,6 +19,7 @@ mod advice;
 mod areas;
 mod balance;
 mod clear;
+mod code;
 mod collapse;
 mod collapse_file;
 mod cow;
@@ -31,6 +33,7 @@ mod files;
 mod folding;
 mod fork;
 mod groups;
+mod laws;
 mod lazy;
 mod looks;
 mod own_block;

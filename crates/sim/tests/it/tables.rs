@@ -9,7 +9,7 @@ use quire::inject::{Gather, Lack, Phys, Tables, Target, What};
 use quire::phys::Kind;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Entry, Level};
 use quire_arch::{Sv39, Sv48, Sv57, X86_64, X86_64La57};
-use quire_hw::{Flush, FrameRun, Hardware, Reuse, Transitions};
+use quire_hw::{Flush, FrameRun, Hardware, Pieces, Reuse, Transitions};
 use quire_machine::mmu::Meaning;
 use quire_machine::{Config, Cpu, Machine, TrapKind};
 use quire_sim::system;
@@ -209,10 +209,9 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
                 Err(_) if !allowed => return,
                 Err(_) => {
                     assert!(self.tables.touch(page, access, rights, || true));
-                    let pages = Some(PageSpan::new(page, page.add(1)));
+                    let pages = Some(Pieces::page(page));
                     let Target { asid, root, cpus } = self.target;
-                    let stride = Order::ZERO;
-                    self.machine.flush(&Flush { asid, root, pages, stride, tables: false, cpus });
+                    self.machine.flush(&Flush { asid, root, pages, tables: false, cpus });
                 }
                 Ok(()) => unreachable!("the frames lie beyond RAM"),
             }

@@ -88,6 +88,10 @@ impl Hardware for Turns<'_, '_> {
         }
     }
 
+    fn publish_code(&self, frames: FrameSpan) {
+        self.machine().publish_code(frames);
+    }
+
     fn freed(&self, frames: FrameSpan) {
         self.machine().freed(frames);
     }

@@ -191,9 +191,6 @@ fn load(
         done += count as u64;
     }
     let prot = rights(segment);
-    if prot.contains(Prot::EXEC) {
-        isa::publish_code(segment.file_start, segment.file_bytes);
-    }
     if prot == Prot::RW {
         return Ok(());
     }
@@ -254,7 +251,6 @@ fn trampoline(memory: &Memory) -> Result<()> {
     let request = Request::anon(1).at(At::FixedNoReplace(page));
     mm().map(memory.space(), &request).map_err(errno)?;
     user::write_bytes(memory::trampoline(), isa::TRAMPOLINE)?;
-    isa::publish_code(memory::trampoline(), isa::TRAMPOLINE.len() as u64);
     mm().protect(memory.space(), PageSpan::new(page, page.add(1)), Prot::RX).map_err(errno)
 }
 

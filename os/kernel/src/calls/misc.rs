@@ -218,12 +218,12 @@ pub(super) fn arch_prctl(thread: &mut Thread, [code, address, ..]: [usize; 6]) -
 
 /// Makes code that the program has written visible to all of its threads.
 #[cfg(target_arch = "riscv64")]
-pub(super) fn flush_icache(_: &mut Thread, [start, end, flags, ..]: [usize; 6]) -> Answer {
+pub(super) fn flush_icache(_: &mut Thread, [_, _, flags, ..]: [usize; 6]) -> Answer {
     // Flag 1: for this thread alone, which may move meanwhile.
     if flags & !1 != 0 {
         return Err(Errno::EINVAL.into());
     }
-    isa::publish_code(start as u64, end.saturating_sub(start) as u64);
+    isa::fence_fetches();
     Ok(0)
 }
 

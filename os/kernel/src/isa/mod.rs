@@ -49,7 +49,7 @@
 //! | `enter(root, asid)`, `leave()` | makes a space the current one of this CPU; makes none current. Both say whether translations of the space left before may remain on this CPU |
 //! | `flush(&Flush)` | all of [`Hardware::flush`](quire::hw::Hardware::flush), other CPUs included |
 //! | `publish()` | the barrier after a store to a table, so that walkers see it |
-//! | `publish_code(address, bytes)` | makes code that was written at a program's address visible to instruction fetches |
+//! | `publish_code(FrameSpan)` | all of [`Hardware::publish_code`](quire::hw::Hardware::publish_code), other CPUs included |
 //! | `features() -> (u64, u64)` | `AT_HWCAP` and `AT_HWCAP2` |
 //! | `clears()` | the ways to clear memory, a [`Chosen`](quire::hw::Chosen) |
 //! | `serialize_others(&CpuSet)` | a full barrier on each of these CPUs (`membarrier`) |

@@ -192,6 +192,11 @@ impl Hardware for Board {
     }
 
     #[inline]
+    fn publish_code(&self, frames: FrameSpan) {
+        isa::publish_code(frames);
+    }
+
+    #[inline]
     fn freed(&self, frames: FrameSpan) {
         if canary::is_on() {
             canary::lay_again(self, frames);

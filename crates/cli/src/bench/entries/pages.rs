@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use quire_arch::{Arch, Attrs, Entry, Level};
-use quire_hw::{Flush, FrameRun, Hardware, Reuse};
-use quire_units::{CpuSet, Order, PageSpan, Pfn, Prot};
+use quire_hw::{Flush, FrameRun, Hardware, Pieces, Reuse};
+use quire_units::{CpuSet, Order, Pfn, Prot};
 
 use crate::bench::scene::{CPU, Scene};
 
@@ -188,8 +188,7 @@ impl<'s, 'm, 'r, A: Arch> Pages<'s, 'm, 'r, A> {
         self.scene.machine.flush(&Flush {
             asid: space.asid(),
             root: space.root(),
-            pages: Some(PageSpan::new(self.scene.span.start, self.scene.span.end)),
-            stride: A::order(level),
+            pages: Some(Pieces::new(self.scene.span, A::order(level))),
             tables: false,
             cpus: &self.cpus,
         });

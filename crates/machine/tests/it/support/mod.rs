@@ -10,9 +10,9 @@ pub(crate) mod scene;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quire_hw::{Flush, FrameRun, Hardware, TableFrame};
+use quire_hw::{Flush, FrameRun, Hardware, Pieces, TableFrame};
 use quire_machine::{Config, Cpu, Granule, Isa, Machine, Ram};
-use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Prot, VirtAddr, Vpn};
+use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn, Prot, VirtAddr, Vpn};
 
 pub(crate) const ASID: Asid = Asid(1);
 
@@ -170,6 +170,11 @@ impl<'m, 'r> Space<'m, 'r> {
     }
 
     pub(crate) fn map(&self, page: Vpn, want: Want) {
+        if want.prot.contains(Prot::EXEC) {
+            let order = self.machine.geometry().order(want.level);
+            let first = want.frame.align_down(order.pages());
+            self.machine.publish_code(FrameSpan::new(first, order.pages()));
+        }
         self.set(page, want.level, leaf_word(self.isa, want));
     }
 
@@ -179,9 +184,9 @@ impl<'m, 'r> Space<'m, 'r> {
     }
 
     pub(crate) fn flush_by(&self, page: Vpn, count: u64, stride: Order, tables: bool) {
-        let pages = PageSpan::at(page, count);
+        let pages = PageSpan::at(page, count).map(|pages| Pieces::new(pages, stride));
         let (root, cpus) = (self.root, &self.cpus);
-        self.machine.flush(&Flush { asid: ASID, root, pages, stride, tables, cpus });
+        self.machine.flush(&Flush { asid: ASID, root, pages, tables, cpus });
     }
 
     pub(crate) fn addr(&self, page: Vpn) -> VirtAddr {

@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::arch::Arch;
-use quire::hw::{Flush, Profile, Transitions};
+use quire::hw::{Flush, Pieces, Profile, Transitions};
 use quire::units::{Asid, PageSpan, Pfn};
 
 use super::{DIRECT, Format, cpu, write_register};
@@ -221,7 +221,7 @@ pub fn flush(flush: &Flush<'_>) {
     let scope = Scope { own: flush.cpus.only(cpu::cpu()), leaves: !flush.tables };
     let asid = u64::from(flush.asid.0) << 48;
     match flush.pages {
-        Some(pages) => flush_pages(asid, pages, flush.stride.pages(), scope),
+        Some(pieces) => flush_pieces(asid, pieces, scope),
         None => flush_space(asid, scope),
     }
     if scope.own {
@@ -237,27 +237,25 @@ fn flush_space(asid: u64, scope: Scope) {
     invalidate!(asid, scope, "tlbi aside1is", "tlbi aside1is", "tlbi aside1", "tlbi aside1");
 }
 
-/// `stride`: pages of the smallest entry, a power of two.
-fn flush_pages(asid: u64, pages: PageSpan, stride: u64, scope: Scope) {
-    let start = pages.start.get() & !(stride - 1);
-    let end = pages.end.get();
-    let pieces = (end - start).div_ceil(stride);
-    if pieces > RANGE_FROM && cpu::features().ranges && flush_range(asid, start, end, scope) {
+fn flush_pieces(asid: u64, pieces: Pieces, scope: Scope) {
+    let span = pieces.span();
+    let ranged = pieces.count() > RANGE_FROM && cpu::features().ranges;
+    if ranged && flush_range(asid, span, scope) {
         return;
     }
-    if pieces > PIECES_MOST {
+    if pieces.count() > PIECES_MOST {
         return flush_space(asid, scope);
     }
-    for page in (start..end).step_by(stride as usize) {
-        let operand = asid | page;
+    for start in pieces.starts() {
+        let operand = asid | start.get();
         invalidate!(operand, scope, "tlbi vae1is", "tlbi vale1is", "tlbi vae1", "tlbi vale1");
     }
 }
 
-/// One instruction for pages `start..end` and perhaps some behind them (FEAT_TLBIRANGE). False
+/// One instruction for the pages of `span` and perhaps some behind them (FEAT_TLBIRANGE). False
 /// when they are more than it can name.
-fn flush_range(asid: u64, start: u64, end: u64, scope: Scope) -> bool {
-    let pages = end - start;
+fn flush_range(asid: u64, span: PageSpan, scope: Scope) -> bool {
+    let (start, pages) = (span.start.get(), span.count());
     let unit = |scale: u32| 1 << (scale * RANGE_STEP + RANGE_UNIT);
     let Some(scale) = (0..=RANGE_SCALE).find(|&scale| pages <= RANGE_UNITS * unit(scale)) else {
         return false;

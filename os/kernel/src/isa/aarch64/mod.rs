@@ -16,6 +16,7 @@
 //! | `cpu` | numbers of CPUs, features, start of the others |
 //! | `mmu` | roots, flushes, features of the MMU |
 //! | `vectors` | exceptions: in and out of user mode, and within the kernel |
+//! | `code` | caches of instructions |
 //! | `context` | a program's registers, and [`run`] |
 //! | `trap` | exception syndromes |
 //! | `copy` | copies that may fault |
@@ -27,13 +28,12 @@
 //! | `signal` | frames of signals |
 //!
 //! The rooms above rely on this:
-//! * the kernel's root also maps [`devices`] at [`DIRECT`], with [`Attrs::DEVICE`];
-//! * the caches of instructions are not maintained: QEMU needs none of that. On other machines,
-//!   [`publish_code`] would clean and invalidate them.
+//! * the kernel's root also maps [`devices`] at [`DIRECT`], with [`Attrs::DEVICE`].
 
 mod boot;
 mod bytes;
 mod clock;
+mod code;
 mod console;
 mod context;
 mod copy;
@@ -50,6 +50,7 @@ use quire::arch::Attrs;
 use quire::hw::Chosen;
 
 pub use clock::{alarm, now};
+pub use code::publish_code;
 pub use console::{put, take};
 pub use context::{Context, run};
 pub use copy::copy_user;
@@ -93,10 +94,6 @@ pub fn features() -> (u64, u64) {
 pub fn clears() -> Chosen {
     Chosen::default_for_cpu()
 }
-
-/// Makes code that was written at a program's address visible to instruction fetches: QEMU keeps
-/// them coherent by itself.
-pub fn publish_code(_address: u64, _bytes: u64) {}
 
 /// Leaves of devices in the kernel's half name the memory type.
 pub const DEVICE_FLAGS: Attrs = Attrs::DEVICE;

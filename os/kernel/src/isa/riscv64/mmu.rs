@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use quire::arch::Arch;
 use quire::hw::extent::Backend;
-use quire::hw::{Chosen, Flush, Profile, Transitions};
-use quire::units::{Asid, PageSpan, Pfn};
+use quire::hw::{Chosen, Flush, Pieces, Profile, Transitions};
+use quire::units::{Asid, FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::{DIRECT, Format, cpu};
 
@@ -103,8 +103,14 @@ pub(super) fn flush_own() {
 #[inline]
 pub fn publish() {}
 
-/// Makes code that was written at a program's address visible to instruction fetches of all CPUs.
-pub fn publish_code(_address: u64, _bytes: u64) {
+/// Makes what was written to frames visible to instruction fetches of all CPUs. The instruction
+/// names no address.
+pub fn publish_code(_: FrameSpan) {
+    fence_fetches();
+}
+
+/// Makes all that was written visible to instruction fetches of all CPUs.
+pub fn fence_fetches() {
     fence(Ordering::SeqCst);
     // SAFETY: it orders this CPU's instruction fetches after its stores.
     unsafe { asm!("fence.i", options(nostack, preserves_flags)) };
@@ -140,22 +146,27 @@ pub fn flush(flush: &Flush<'_>) {
     // it later reads the changed tables.
     fence(Ordering::SeqCst);
     // A fence with an address orders leaves alone.
-    let pages = flush.pages.filter(|_| !flush.tables);
-    let span = pages.map(|pages| Pieces::of(pages, flush.stride.pages()));
-    let span = span.filter(|pieces| pieces.count <= PIECES_MOST);
+    let pieces = flush.pages.filter(|pieces| !flush.tables && pieces.count() <= PIECES_MOST);
     let asid = flush.asid.0;
     let is_own = cpu::others(flush.cpus, |harts| {
-        let (start, bytes) = span.map_or((0, u64::MAX), |pieces| (pieces.start, pieces.bytes()));
-        let (start, bytes) = (start as usize, bytes as usize);
+        let (start, bytes) = pieces.map_or((0, usize::MAX), |pieces| {
+            let PageSpan { start, end } = pieces.span();
+            let bytes = end.offset_from(start) << Format::PAGE_SHIFT;
+            (address(start) as usize, bytes as usize)
+        });
         let done = sbi_rt::remote_sfence_vma_asid(harts, start, bytes, asid.into());
         assert!(done.is_ok(), "the firmware does not flush: {done:?}");
     });
     if is_own {
-        match span {
-            Some(pieces) => pieces.flush_own(asid),
+        match pieces {
+            Some(pieces) => flush_pieces(asid, pieces),
             None => flush_space(asid),
         }
     }
+}
+
+fn address(page: Vpn) -> u64 {
+    page.addr(Format::PAGE_SHIFT).get()
 }
 
 fn flush_space(asid: u16) {
@@ -164,35 +175,13 @@ fn flush_space(asid: u16) {
     unsafe { asm!("sfence.vma zero, {}", in(reg) asid, options(nostack, preserves_flags)) };
 }
 
-/// Addresses to flush: one for each entry.
-#[derive(Clone, Copy)]
-struct Pieces {
-    start: u64,
-    count: u64,
-    step: u64,
-}
-
-impl Pieces {
-    /// `stride`: pages of the smallest entry, a power of two.
-    fn of(pages: PageSpan, stride: u64) -> Self {
-        let start = pages.start.get() & !(stride - 1);
-        let count = (pages.end.get() - start).div_ceil(stride);
-        Self { start: start << Format::PAGE_SHIFT, count, step: stride << Format::PAGE_SHIFT }
-    }
-
-    fn bytes(self) -> u64 {
-        self.count * self.step
-    }
-
-    fn flush_own(self, asid: u16) {
-        let asid = u64::from(asid);
-        for piece in 0..self.count {
-            let at = self.start + piece * self.step;
-            // SAFETY: losing translations changes nothing but time.
-            unsafe {
-                asm!("sfence.vma {}, {}", in(reg) at, in(reg) asid,
-                     options(nostack, preserves_flags));
-            }
+fn flush_pieces(asid: u16, pieces: Pieces) {
+    let asid = u64::from(asid);
+    for start in pieces.starts() {
+        // SAFETY: losing translations changes nothing but time.
+        unsafe {
+            asm!("sfence.vma {}, {}", in(reg) address(start), in(reg) asid,
+                 options(nostack, preserves_flags));
         }
     }
 }

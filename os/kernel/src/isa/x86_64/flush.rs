@@ -13,7 +13,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use quire::hw::Flush;
-use quire::units::{CpuSet, PageSpan, Vpn};
+use quire::units::CpuSet;
 
 use super::{apic, local, space};
 use crate::isa::MAX_CPUS;
@@ -56,16 +56,15 @@ struct Drop {
 
 impl Drop {
     fn of(flush: &Flush<'_>) -> Self {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(0));
-        let pages = flush.pages.unwrap_or(all);
-        let step = flush.stride.pages();
-        let start = pages.start.get() / step * step;
-        let blocks = (pages.end.get().saturating_sub(start)).div_ceil(step);
-        Self {
-            space: flush.root.get() << 12 | u64::from(flush.asid.0),
-            start: start << 12,
-            count: if blocks > MOST { 0 } else { blocks },
-            step: step << 12,
+        let space = flush.root.get() << 12 | u64::from(flush.asid.0);
+        match flush.pages.filter(|pieces| pieces.count() <= MOST) {
+            Some(pieces) => Self {
+                space,
+                start: pieces.span().start.get() << 12,
+                count: pieces.count(),
+                step: pieces.stride().pages() << 12,
+            },
+            None => Self { space, start: 0, count: 0, step: 0 },
         }
     }
 

@@ -19,6 +19,7 @@ mod user;
 
 use quire::arch::{Attrs, X86_64};
 use quire::hw::{Chosen, Profile, Transitions};
+use quire::units::FrameSpan;
 use x86_64::instructions::port::Port;
 
 pub use apic::{alarm, idle, interrupt};
@@ -90,8 +91,9 @@ pub fn clears() -> Chosen {
     Chosen::default_for_cpu()
 }
 
-/// Makes code that was written visible to instruction fetches: nothing to do.
-pub fn publish_code(_address: u64, _bytes: u64) {}
+/// Makes what was written to frames visible to instruction fetches: nothing to do.
+#[inline]
+pub fn publish_code(_: FrameSpan) {}
 
 /// Ends the machine: by the emulator's exit device, or else by the keyboard controller's reset.
 pub fn power_off(status: u8) -> ! {
