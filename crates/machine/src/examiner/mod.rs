@@ -44,6 +44,13 @@
 //!    in between, for however long; nor may the parts of a block that was split. Where a block is
 //!    contiguous again at the end, one dirty entry is enough for all. Operations that clean pages
 //!    on purpose announce it ([`Operation::cleans`](crate::Operation::cleans)).
+//! 8. **Shared tag.** When a CPU makes its first access after it has installed a root, its shadow
+//!    holds nothing under the root's tag that was cached while the tag had another root.
+//!
+//! Where tags of spaces change ([`Config::retags`](crate::Config::retags)), a translation under a
+//! tag that its CPU does not use now does no harm. Rules 1, 2, 4 and 5 then leave it alone until
+//! the CPU's first access under that tag: a translation that is stale by then, whose operation has
+//! ended, breaks rule 1.
 //!
 //! The rules cannot know the following; the models of `quire-sim` and the walkers of `quire` check
 //! it:
@@ -69,6 +76,7 @@ mod blocks;
 mod dirty;
 mod frames;
 mod freed;
+mod tags;
 mod audit;
 
 pub(crate) use audit::audit;

@@ -26,6 +26,8 @@ pub enum Rule {
     FreedWhileCached,
     /// A frame left use while a live table still maps it, or is it.
     FreedWhileMapped,
+    /// A CPU uses a tag under which it may hold translations of another space.
+    SharedTag,
 }
 
 /// The kind of violation.
@@ -52,6 +54,8 @@ pub enum Why {
     Flaw(Flaw),
     /// The frame left use.
     Freed,
+    /// The tag went to another space.
+    Retagged,
 }
 
 /// One entry of a table.
@@ -99,6 +103,7 @@ impl fmt::Display for Rule {
             Rule::LostDirty => "a dirty page became clean",
             Rule::FreedWhileCached => "a frame was freed while a TLB can reach it",
             Rule::FreedWhileMapped => "a frame was freed while a live table holds it",
+            Rule::SharedTag => "two spaces under one tag in a TLB",
         })
     }
 }
@@ -115,6 +120,7 @@ impl fmt::Display for Why {
             Why::DirtyCleared => "the dirty flag was cleared",
             Why::Above => "an entry above it changed",
             Why::Freed => "the frame left use",
+            Why::Retagged => "the tag went to another space",
             Why::Flaw(flaw) => return flaw.fmt(f),
         })
     }

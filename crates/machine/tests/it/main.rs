@@ -10,4 +10,5 @@ mod block_flush;
 mod blocks;
 mod examiner;
 mod support;
+mod tags;
 mod walk;
