@@ -21,7 +21,8 @@ use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile,
 use quire::hw::{TableFrame, Transitions};
 use quire::inject::{Gather, Phys, Tables, Target};
 use quire::phys::{CpuCache, Slot};
-use quire::units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire::tags::Tag;
+use quire::units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::report::Report;
@@ -122,8 +123,8 @@ fn quire(board: &Board<'_>, phys: &Phys<'_>) -> Times {
     };
     let tables = Tables::<X86_64, _>::found(board, phys.meta(), frame());
     let span = PageSpan::new(START, START.add(PAGES));
-    let cpus = CpuSet::new();
-    let target = Target { asid: Asid(1), root: tables.root(), cpus: &cpus };
+    let tag = Tag::new(Asid(1));
+    let target = Target { tag: Some(&tag), root: tables.root() };
     let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG | Attrs::DIRTY;
     let mut map = || {
         let (mut left, mut next, mut spare) = (span, FRAME, None);

@@ -142,6 +142,7 @@ pub fn geometry<A: Arch>() -> Result<(), Broken> {
         && (A::USER_PAGES == reach || A::USER_PAGES == reach / 2)
         && u32::from(bits) + A::PAGE_SHIFT <= 64
         && A::FRAMES.is_power_of_two()
+        && A::ASID_BITS <= u16::BITS
         && A::exec_order().is_none_or(|order| Order::ZERO < order && order <= A::block_order());
     hold::<A>(Law::Geometry, A::ROOT, 0, 0, fine)
 }

@@ -63,6 +63,14 @@ pub trait Arch: Copy + Send + Sync + 'static {
     /// How many frames an entry can name, from frame 0 on. Memory beyond cannot be mapped, so the
     /// embedder must not offer it.
     const FRAMES: u64;
+    /// Bits of the tag of a space (PCID, ASID) beside the root: at most 16. A CPU may have fewer:
+    ///
+    /// | ISA | how many | found by |
+    /// |---|---|---|
+    /// | x86-64 | 12, or none | none without `CPUID.01H:ECX.PCID` (SDM volume 3A §4.10.1) |
+    /// | arm64 | 16 or 8 | `ID_AA64MMFR0_EL1.ASIDBits` is 2 or 0; `TCR_EL1.AS` selects 16 (D8.16) |
+    /// | riscv64 | 0 to 16 | ones that are written to `satp.ASID` and read back (*satp Register*) |
+    const ASID_BITS: u32;
 
     /// The word that points at a lower table, anywhere below [`FRAMES`](Self::FRAMES).
     fn table(frame: Pfn) -> u64;

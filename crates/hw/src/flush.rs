@@ -78,7 +78,8 @@ use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
 /// Translations to drop; the [module](self) has the laws.
 #[derive(Clone, Copy, Debug)]
 pub struct Flush<'a> {
-    /// The address space.
+    /// The tag that the address space had after the change of its tables. By now it may have lost
+    /// the tag to another space, whose translations then go as well: that costs time alone.
     pub asid: Asid,
     /// Its top-level table.
     pub root: Pfn,

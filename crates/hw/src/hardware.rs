@@ -14,6 +14,9 @@ use crate::{Flush, FrameRun, TableFrame};
 ///   acquire, the other two with release semantics.
 /// * The hardware's table walker sees the words in the order of those calls (arm64: an `ISH` store
 ///   barrier after a `fill` or exchange that makes an entry valid).
+/// * Before [`flush`](Self::flush), the library orders its changes of tables by a sequentially
+///   consistent fence. An implementation reads the set of CPUs after that, so it sees each CPU that
+///   was added to the set before it could have walked the tables as they were.
 /// * After [`flush`](Self::flush) returns, no CPU uses a translation that the flush named, and no
 ///   CPU still walks a table through an entry that was changed before the call.
 /// * After [`publish_code`](Self::publish_code) returns, no CPU fetches instructions from the

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use quire_hw::Transitions;
-use quire_units::CPUS_MAX;
+use quire_units::{Asid, CPUS_MAX};
 
 use crate::clock::Time;
 use crate::mmu::{Flaw, Granule, Isa, Meaning, Sv};
@@ -52,6 +52,13 @@ pub struct Config {
     /// Instruction fetches see all stores at once, as on x86-64, and on arm64 with CTR_EL0.IDC and
     /// DIC. Otherwise a frame must be published before it is executed.
     pub coherent_code: bool,
+    /// Bits of a space's tag that the CPU has; it ignores those above. x86-64 has 12 (PCID) or 0,
+    /// arm64 16 or 8, riscv64 0 to 16. Without any, all spaces share tag 0, and only x86-64 drops
+    /// translations where a root is installed.
+    pub asid_bits: u32,
+    /// Spaces' tags change: translations under a tag that their CPU does not use now may then
+    /// outlive their frames, and the examiner judges them when the CPU uses the tag again.
+    pub retags: bool,
     /// Size of the caches near a CPU; see [`Profile`](quire_hw::Profile).
     pub near_cache_bytes: u64,
     /// Bytes that may be cleared between preemption points; see [`Profile`](quire_hw::Profile).
@@ -82,6 +89,8 @@ impl Config {
             joins_contiguous: true,
             rewalks_on_denial: true,
             coherent_code: matches!(isa, Isa::X86_64 { .. }),
+            asid_bits: isa.asid_bits().last().copied().unwrap_or_default(),
+            retags: false,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
             examine: Examine::Usual,
@@ -162,6 +171,17 @@ impl Config {
         self.transitions == Transitions::BbmLevel2
     }
 
+    /// The tag that a CPU takes `asid` for.
+    #[inline]
+    pub(crate) fn tag(&self, asid: Asid) -> Asid {
+        Asid((u32::from(asid.0) & ((1 << self.asid_bits) - 1)) as u16)
+    }
+
+    /// Whether a CPU drops its translations where it installs a root: `CR3` without PCID.
+    pub(crate) fn drops_at_switch(&self) -> bool {
+        self.asid_bits == 0 && self.isa.always_sets_flags()
+    }
+
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let page = 1u64 << self.isa.geometry().page_shift;
         let sets = self.tlb.sets;
@@ -174,6 +194,8 @@ impl Config {
             Err(ConfigError::Tlb(self.tlb))
         } else if self.isa.always_sets_flags() && !(self.sets_accessed && self.sets_dirty) {
             Err(ConfigError::Flags)
+        } else if !self.isa.asid_bits().contains(&self.asid_bits) {
+            Err(ConfigError::AsidBits(self.asid_bits))
         } else {
             Ok(())
         }
@@ -191,6 +213,8 @@ pub enum ConfigError {
     Tlb(TlbGeometry),
     /// x86-64 always sets accessed and dirty flags.
     Flags,
+    /// No CPU of the ISA has tags of this width.
+    AsidBits(u32),
 }
 
 impl fmt::Display for ConfigError {
@@ -203,6 +227,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "RAM cannot begin at {bytes:#x}: not a whole page, or the first")
             }
             ConfigError::Tlb(tlb) => write!(f, "there is no TLB of this geometry: {tlb:?}"),
+            ConfigError::AsidBits(bits) => write!(f, "no CPU of the ISA has {bits} bits of tags"),
             ConfigError::Flags => f.write_str("x86-64 always sets accessed and dirty flags"),
         }
     }

@@ -41,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) walks: WalkCache,
     /// The root last installed with each tag: the tag's translations should agree with it.
     pub(crate) spaces: HashMap<u16, Pfn>,
+    /// A space was installed, and nothing accessed since; whether its tag had another root before.
+    pub(crate) installed: Option<bool>,
 }
 
 /// A CPU's core and counters, away from those of others.
@@ -59,6 +61,7 @@ impl Bank {
             tlb: Tlb::new(config.tlb),
             walks: WalkCache::new(config.tlb.walks),
             spaces: HashMap::new(),
+            installed: None,
         };
         Self {
             core: Mutex::new(core),
@@ -110,19 +113,40 @@ impl<'m, 'r> Cpu<'m, 'r> {
         self.machine.operation(name)
     }
 
-    /// Installs an address space: the table in `root`, with translations tagged `asid`. Nothing is
-    /// flushed; a tag that had another root must have been flushed before.
+    /// Installs an address space: the table in `root`, with translations tagged `asid`, of which
+    /// the CPU may ignore upper bits. Nothing is flushed, except on x86-64 without tags; a tag that
+    /// had another root must be flushed before the first access.
     pub fn switch(&self, root: Pfn, asid: Asid) {
         let mut core = lock(&self.machine.bank(self.number).core);
         // When another CPU changes an entry and then reads the set of CPUs that run the space,
         // either it sees this CPU there, by the caller's earlier write, or this CPU's walks see the
         // change.
         fence(Ordering::SeqCst);
+        let config = &self.machine.config;
+        let asid = config.tag(asid);
         core.root = Some(root);
         core.asid = asid;
-        core.spaces.insert(asid.0, root);
+        let before = core.spaces.insert(asid.0, root);
+        core.installed = Some(before.is_some_and(|before| before != root));
+        if config.drops_at_switch() {
+            self.drop_all(&mut core);
+        }
         if let Some(mut ledger) = self.machine.ledger() {
-            ledger.install(&self.machine.ram, self.number, Some(root));
+            ledger.install(&self.machine.ram, self.number, Some((root, asid)));
+        }
+    }
+
+    /// Drops all translations that this CPU has cached, of all tags.
+    pub fn flush_all(&self) {
+        let mut core = lock(&self.machine.bank(self.number).core);
+        self.drop_all(&mut core);
+    }
+
+    fn drop_all(&self, core: &mut Core) {
+        core.tlb.drop_if(|_| true);
+        core.walks.drop_if(|_| true);
+        if let Some(mut ledger) = self.machine.ledger() {
+            ledger.flushed_all(self.number);
         }
     }
 

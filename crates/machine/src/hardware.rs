@@ -76,6 +76,7 @@ impl Hardware for Machine<'_> {
         self.moment();
         // Entries first, then the set of CPUs: the counterpart of the fence in `Cpu::switch`.
         fence(Ordering::SeqCst);
+        let flush = &Flush { asid: self.config.tag(flush.asid), ..*flush };
         let counters = self.own();
         add(&counters.flushes, 1);
         if let Some(mut ledger) = self.ledger() {

@@ -47,6 +47,9 @@ impl Machine<'_> {
     ) -> Result<PhysAddr, TrapKind> {
         let page = self.geometry.page(addr).ok_or(TrapKind::NotPresent)?;
         let root = core.root.ok_or(TrapKind::NotPresent)?;
+        if let (Some(is_other), Some(mut ledger)) = (core.installed.take(), self.ledger()) {
+            ledger.begins(cpu, core.asid, is_other);
+        }
         let held = match self.cached(cpu, core, page, access)? {
             Some(held) => held,
             None => {

@@ -109,6 +109,7 @@ extern crate std;
 mod sync;
 pub mod limits;
 pub mod stats;
+pub mod tags;
 pub mod phys;
 #[cfg(feature = "files")]
 mod radix;

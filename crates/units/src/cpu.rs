@@ -47,20 +47,27 @@ impl CpuSet {
 
     /// Adds `cpu`, sequentially consistently: when another CPU afterwards changes a page-table
     /// entry and then reads the set, either it sees `cpu` in the set, or `cpu` sees the changed
-    /// entry.
+    /// entry. Whether it was not in the set before.
     #[inline]
-    pub fn insert(&self, cpu: CpuId) {
+    pub fn insert(&self, cpu: CpuId) -> bool {
         let bit = 1 << (cpu.index() % 64);
         let word = &self.0[cpu.index() / 64];
-        if word.load(Ordering::Relaxed) & bit == 0 {
+        let is_new = word.load(Ordering::Relaxed) & bit == 0;
+        if is_new {
             word.fetch_or(bit, Ordering::SeqCst);
         }
+        is_new
     }
 
     /// Removes `cpu`.
     #[inline]
     pub fn remove(&self, cpu: CpuId) {
         self.0[cpu.index() / 64].fetch_and(!(1 << (cpu.index() % 64)), Ordering::SeqCst);
+    }
+
+    /// Removes all CPUs, word by word.
+    pub fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::SeqCst));
     }
 
     /// Whether `cpu` is in the set.

@@ -81,6 +81,7 @@ impl<const GRANULE: u32> Arch for Arm64<GRANULE> {
     };
     const USER_PAGES: u64 = 1 << (48 - GRANULE);
     const FRAMES: u64 = 1 << (48 - GRANULE);
+    const ASID_BITS: u32 = 16;
 
     #[inline]
     fn table(frame: Pfn) -> u64 {

@@ -59,6 +59,7 @@ impl<A: Arch, const FAULT: usize> Arch for Misfolds<A, FAULT> {
     const LEVELS: &'static [LevelShape] = A::LEVELS;
     const USER_PAGES: u64 = A::USER_PAGES;
     const FRAMES: u64 = A::FRAMES;
+    const ASID_BITS: u32 = A::ASID_BITS;
 
     fn table(frame: Pfn) -> u64 {
         A::table(frame)

@@ -51,6 +51,7 @@ impl<const MUTANT: usize> Arch for Mutant<MUTANT> {
         if MUTANT == CONTIGUOUS_BEYOND_TABLE { &FOLDED } else { X86_64::LEVELS };
     const USER_PAGES: u64 = X86_64::USER_PAGES;
     const FRAMES: u64 = X86_64::FRAMES;
+    const ASID_BITS: u32 = X86_64::ASID_BITS;
 
     fn table(frame: Pfn) -> u64 {
         let word = X86_64::table(frame);

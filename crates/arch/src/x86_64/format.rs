@@ -83,6 +83,7 @@ impl<const LEVELS: usize> Arch for X86<LEVELS> {
     const LEVELS: &'static [LevelShape] = SHAPES.split_at(LEVELS).0;
     const USER_PAGES: u64 = 1 << (LEVELS as u32 * INDEX_BITS - 1);
     const FRAMES: u64 = 1 << (52 - PAGE_SHIFT);
+    const ASID_BITS: u32 = 12;
 
     #[inline]
     fn table(frame: Pfn) -> u64 {

@@ -24,12 +24,13 @@ pub(crate) fn audit(
     audit_tables(config, ram, cores, ledger)?;
     for (number, core) in cores.iter().enumerate() {
         let cpu = CpuId::new(number);
-        for held in core.tlb.iter() {
+        let is_in_use = |asid| !config.retags || (core.root.is_some() && core.asid == asid);
+        for held in core.tlb.iter().filter(|held| is_in_use(held.asid)) {
             let root = core.spaces.get(&held.asid.0);
             let wrong = root.map_or(Some(Why::Removed), |&root| surplus(isa, ram, root, held));
             wrong.map_or(Ok(()), |why| Err(left_behind(cpu, why)))?;
         }
-        for held in core.walks.iter() {
+        for held in core.walks.iter().filter(|held| is_in_use(held.asid)) {
             let leads = core.spaces.get(&held.asid.0).is_some_and(|&root| {
                 let way = fresh(isa, ram, root, held.page).tables;
                 way.contains(&(held.level - 1, held.table))
@@ -40,7 +41,8 @@ pub(crate) fn audit(
         }
     }
     let Some(ledger) = ledger else { return Ok(()) };
-    ledger.held.iter().try_for_each(|(key, held)| {
+    let mut in_use = ledger.held.iter().filter(|(key, _)| ledger.is_in_use(key));
+    in_use.try_for_each(|(key, held)| {
         audit_holding(isa, ram, &cores[key.cpu as usize].spaces, key, held)
     })
 }

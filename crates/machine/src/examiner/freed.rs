@@ -19,7 +19,7 @@ impl Ledger {
                 let (order, start) = self.target(key, holding.word)?;
                 let end = start.get() + (1 << order);
                 let hit = start < frames.end() && frames.start.get() < end;
-                hit.then_some((*key, holding.word))
+                (hit && self.is_in_use(key)).then_some((*key, holding.word))
             };
             if let Some((key, word)) = self.held.iter().find_map(overlaps) {
                 let (holder, place) = (Some(key.holder()), Some(key.place()));
@@ -60,7 +60,7 @@ impl Ledger {
     /// Whether the walker of some CPU can get to `table` now.
     fn is_walkable(&self, ram: &DirectMap<'_>, table: Pfn) -> bool {
         let mut found = Vec::new();
-        for root in self.installed.iter().flatten() {
+        for (root, _) in self.installed.iter().flatten() {
             self.live.subtree(ram, *root, &mut found);
         }
         found.contains(&table)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quire_hw::{DirectMap, Flush, Pieces};
-use quire_units::{CpuId, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Asid, CpuId, PageSpan, Pfn, Prot, Vpn};
 
 use super::blocks::BlockId;
 use super::dirty::Debts;
@@ -94,7 +94,8 @@ pub(crate) struct Ledger {
     /// How many of `held` lead to a block of frames: (order, first frame).
     pub(super) targets: BTreeMap<(u8, Pfn), u32>,
     pub(super) live: LiveTables,
-    pub(super) installed: Vec<Option<Pfn>>,
+    /// The root of each CPU, with its tag.
+    pub(super) installed: Vec<Option<(Pfn, Asid)>>,
     pub(super) operations: Vec<Operation>,
     /// Entries that were dirty and are read-only now, with their frames. Where the library keeps
     /// the flag meanwhile is its own affair.
@@ -153,7 +154,9 @@ impl Ledger {
         let marked = std::mem::take(&mut operation.marked);
         let number = operation.number;
         for key in marked {
-            let Some(holding) = self.held.get(&key) else { continue };
+            let Some(holding) = self.held.get(&key).filter(|_| self.is_in_use(&key)) else {
+                continue;
+            };
             if let Some(stale) = holding.stale.filter(|stale| stale.number == number) {
                 self.report_stale(key, holding.word, stale);
             }
@@ -226,7 +229,7 @@ impl Ledger {
         self.words.entry(key.table).or_default().entry(key.index).or_default().push(key);
     }
 
-    fn drop_key(&mut self, key: &Key) {
+    pub(super) fn drop_key(&mut self, key: &Key) {
         let Some(holding) = self.held.remove(key) else { return };
         if let Some(target) = self.target(key, holding.word)
             && let Some(count) = self.targets.get_mut(&target)
@@ -292,11 +295,11 @@ impl Ledger {
         self.held.range(first..=last).filter_map(reached).collect()
     }
 
-    /// `cpu` installed `root`, or no root.
-    pub(crate) fn install(&mut self, ram: &DirectMap<'_>, cpu: CpuId, root: Option<Pfn>) {
+    /// `cpu` installed a root with a tag, or no root.
+    pub(crate) fn install(&mut self, ram: &DirectMap<'_>, cpu: CpuId, root: Option<(Pfn, Asid)>) {
         self.installed[cpu.index()] = root;
         let mut fresh = Vec::new();
-        if let Some(root) = root {
+        if let Some((root, _)) = root {
             self.live.install(ram, root, &mut fresh);
         }
         self.inspect(ram, cpu, &fresh);

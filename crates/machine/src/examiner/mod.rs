@@ -44,14 +44,20 @@
 //!    in between, for however long; nor may the parts of a block that was split. Where a block is
 //!    contiguous again at the end, one dirty entry is enough for all. Operations that clean pages
 //!    on purpose announce it ([`Operation::cleans`](crate::Operation::cleans)).
-//!
-//! 8. **Stale code.** Where fetches are not coherent with stores
+//! 8. **Shared tag.** When a CPU makes its first access after it has installed a root, its shadow
+//!    holds nothing under the root's tag that was cached while the tag had another root.
+//! 9. **Stale code.** Where fetches are not coherent with stores
 //!    ([`Config::coherent_code`](crate::Config::coherent_code)), each frame that an executable leaf
 //!    of a live table shows was published after it came into use and after it was written last
 //!    ([`publish_code`](quire_hw::Hardware::publish_code)). Stores of programs do not count, as they
 //!    publish their code themselves. Judged when such a leaf is stored, when its table becomes live,
 //!    at a fetch, and in the audit: a CPU may fetch ahead of the program, and may hold lines of a
 //!    frame from any earlier use of it.
+//!
+//! Where tags of spaces change ([`Config::retags`](crate::Config::retags)), a translation under a
+//! tag that its CPU does not use now does no harm. Rules 1, 2, 4 and 5 then leave it alone until
+//! the CPU's first access under that tag: a translation that is stale by then, whose operation has
+//! ended, breaks rule 1.
 //!
 //! The rules cannot know the following; the models of `quire-sim` and the walkers of `quire` check
 //! it:
@@ -78,6 +84,7 @@ mod dirty;
 mod frames;
 mod freed;
 mod code;
+mod tags;
 mod audit;
 
 pub(crate) use audit::audit;

@@ -147,6 +147,7 @@ impl Ledger {
         let decode = |word| self.config.decode(word, key.level, key.index as usize);
         let (cached, was, now) = (decode(holding.word), decode(old), decode(new));
         if !was.is_valid()
+            && self.is_in_use(&key)
             && let Some(why) = self.must_break(ram, key.place(), cached, now)
         {
             let words = (holding.word, new);

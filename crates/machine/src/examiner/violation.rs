@@ -28,6 +28,8 @@ pub enum Rule {
     FreedWhileMapped,
     /// Programs may fetch instructions from a frame as it was before.
     StaleCode,
+    /// A CPU uses a tag under which it may hold translations of another space.
+    SharedTag,
 }
 
 /// The kind of violation.
@@ -56,6 +58,8 @@ pub enum Why {
     Freed,
     /// This frame was not published since it came into use, or was written last.
     Unpublished(Pfn),
+    /// The tag went to another space.
+    Retagged,
 }
 
 /// One entry of a table.
@@ -104,6 +108,7 @@ impl fmt::Display for Rule {
             Rule::FreedWhileCached => "a frame was freed while a TLB can reach it",
             Rule::FreedWhileMapped => "a frame was freed while a live table holds it",
             Rule::StaleCode => "fetches may see what a frame held before",
+            Rule::SharedTag => "two spaces under one tag in a TLB",
         })
     }
 }
@@ -121,6 +126,7 @@ impl fmt::Display for Why {
             Why::Above => "an entry above it changed",
             Why::Freed => "the frame left use",
             Why::Unpublished(frame) => return write!(f, "{frame} was not published"),
+            Why::Retagged => "the tag went to another space",
             Why::Flaw(flaw) => return flaw.fmt(f),
         })
     }

@@ -128,6 +128,15 @@ impl Isa {
     pub fn always_sets_flags(self) -> bool {
         matches!(self, Isa::X86_64 { .. })
     }
+
+    /// The widths that a space's tag has in CPUs of the ISA, in bits.
+    pub fn asid_bits(self) -> &'static [u32] {
+        match self {
+            Isa::X86_64 { .. } => &[0, 12],
+            Isa::Arm64 { .. } => &[8, 16],
+            Isa::Riscv64(_) => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+        }
+    }
 }
 
 impl Granule {

@@ -11,4 +11,5 @@ mod blocks;
 mod code;
 mod examiner;
 mod support;
+mod tags;
 mod walk;

@@ -11,8 +11,9 @@ use crate::space::{Advice, Space};
 use crate::spaces::Move;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// A space without areas. `asid` is a tag that the embedder has found free; areas without a
-    /// fixed place go into `window`.
+    /// A space without areas. `asid` is a tag that the embedder has found free, or any where it
+    /// enters spaces [with an allocator of tags](Space::enter_with); areas without a fixed place go
+    /// into `window`.
     ///
     /// # Errors
     /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may

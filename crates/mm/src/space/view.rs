@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Access, Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
+use quire_units::{Access, Asid, CpuId, PageSpan, Pfn, Vpn};
 
 use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
@@ -15,6 +15,7 @@ use crate::phys::Meta;
 use crate::stats::{Counters, SpaceCounters};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::{Tables, Target, What};
+use crate::tags::{Asids, Entered, Tag};
 
 /// An address space: its areas, the root of its page tables, and the CPUs that run in it.
 ///
@@ -24,9 +25,8 @@ use crate::table::{Tables, Target, What};
 pub struct Space<A> {
     pub(crate) areas: AreaTree,
     root: Pfn,
-    asid: Asid,
+    tag: Tag,
     window: PageSpan,
-    cpus: CpuSet,
     opt_out: AtomicU32,
     stack_pages: AtomicU64,
     /// Rare events that happened here: bits of [`Ever`].
@@ -87,9 +87,8 @@ impl<A: Arch> Space<A> {
         Self {
             areas: AreaTree::new(),
             root,
-            asid,
+            tag: Tag::new(asid),
             window,
-            cpus: CpuSet::new(),
             opt_out: AtomicU32::new(0),
             stack_pages: AtomicU64::new(STACK_BYTES >> A::PAGE_SHIFT),
             ever: AtomicU32::new(0),
@@ -120,10 +119,19 @@ impl<A: Arch> Space<A> {
         self.root
     }
 
-    /// The tag of its translations.
+    /// The tag of its translations. It stays the same while a CPU is in the space.
     #[inline]
     pub fn asid(&self) -> Asid {
-        self.asid
+        self.tag.asid()
+    }
+
+    /// Changes the tag, for an embedder with an allocator of its own. No CPU is in the space; and
+    /// each CPU drops the translations that it holds under `asid` before it next enters the space,
+    /// and those under the old tag before it uses that for any space again. From now on, flushes
+    /// reach only CPUs that [`enter`](Self::enter) after this. A flush under way may still name the
+    /// old tag: see [the rules](crate::tags#how-a-tag-changes).
+    pub fn set_asid(&self, asid: Asid) {
+        self.tag.set(asid);
     }
 
     /// The pages in which areas without an address are placed.
@@ -133,17 +141,24 @@ impl<A: Arch> Space<A> {
     }
 
     /// Announces that `cpu` is about to use the space: call it before the root register is written.
-    /// From now on flushes reach that CPU.
+    /// From now on flushes reach that CPU. For an embedder with tags of its own: the tag is
+    /// [`asid`](Self::asid).
     #[inline]
     pub fn enter(&self, cpu: CpuId) {
-        self.cpus.insert(cpu);
+        self.tag.join(cpu);
+    }
+
+    /// As [`enter`](Self::enter), with a tag that `asids` gives; see [`Asids::enter`].
+    #[inline]
+    pub fn enter_with<const CPUS: usize>(&self, asids: &Asids<CPUS>, cpu: CpuId) -> Entered {
+        asids.enter(&self.tag, cpu)
     }
 
     /// Announces that `cpu` holds no translation of the space any more: it has switched away *and*
     /// flushed the space's tag.
     #[inline]
     pub fn leave(&self, cpu: CpuId) {
-        self.cpus.remove(cpu);
+        self.tag.leave(cpu);
     }
 
     /// The process's choice about large folios.
@@ -208,7 +223,7 @@ impl<A: Arch> Space<A> {
 
     #[inline]
     pub(crate) fn target(&self) -> Target<'_> {
-        Target { asid: self.asid, root: self.root, cpus: &self.cpus }
+        Target { tag: Some(&self.tag), root: self.root }
     }
 
     /// All pages that programs may map.

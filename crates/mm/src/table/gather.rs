@@ -2,21 +2,35 @@
 
 use arrayvec::ArrayVec;
 use quire_hw::{Flush, FrameRun, Hardware, Pieces};
-use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
 use crate::folio::{Folio, Folios};
 use crate::phys::{Flushed, Meta, Ownerless, Phys, Strays, WordsLock};
+use crate::sync::{Ordering, fence};
+use crate::tags::Tag;
 
 /// The space whose translations are to be flushed.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The space's tag.
-    pub asid: Asid,
+    /// The space's tag, and the CPUs that may hold translations of it; `None` for a tree that no
+    /// CPU uses.
+    pub tag: Option<&'a Tag>,
     /// Its top-level table.
     pub root: Pfn,
-    /// The CPUs that may hold translations of it.
-    pub cpus: &'a CpuSet,
+}
+
+impl<'a> Target<'a> {
+    /// The flush of `pages`, of all where there are none, after a change of the tables. `None`
+    /// where no CPU uses the tree.
+    ///
+    /// The change comes first, then the fence, then the tag and the CPUs: a CPU that enters the
+    /// space later, perhaps under another tag, sees the change ([the rules](crate::tags)).
+    pub(super) fn order(self, pages: Option<Pieces>, tables: bool) -> Option<Flush<'a>> {
+        let tag = self.tag?;
+        fence(Ordering::SeqCst);
+        Some(Flush { asid: tag.asid(), root: self.root, pages, tables, cpus: tag.cpus() })
+    }
 }
 
 /// How many blocks a flush names. A flush of all pages counts as one.
@@ -171,11 +185,11 @@ impl Gather {
     /// Flushes, then frees the frames in custody; the gather is empty then. The caller holds no
     /// lock.
     pub fn settle<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
-        let Target { asid, root, cpus } = target;
         let pages = self.pages.filter(|_| !self.space);
-        let flush = Flush { asid, root, pages, tables: self.tables, cpus };
         let has_any = self.pages.is_some() || self.tables || self.space;
-        let flush = (has_any && self.unused.is_none()).then_some(&flush);
+        let is_due = has_any && self.unused.is_none();
+        let flush = if is_due { target.order(pages, self.tables) } else { None };
+        let flush = flush.as_ref();
         let made = Flushed::by(hw, flush);
         let frames = self.release(phys, hw, &made);
         (self.pages, self.tables, self.space) = (None, false, false);

@@ -6,12 +6,13 @@ use std::vec::Vec;
 use quire_arch::{Arch, Attrs, Level, X86_64};
 use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Prot, Vpn};
+use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::{Gather, Heritage, Inherit, Lack, Marks, Tables, Target, What};
 use crate::folio::{Counts, Folio, Folios, Home};
 use crate::phys::{CpuCache, Phys, Slot};
 use crate::sync::Ordering;
+use crate::tags::Tag;
 
 const HOME: Home = Home::new(0, Vpn::new(0));
 const CPU: CpuId = CpuId::new(0);
@@ -73,8 +74,8 @@ fn folio(phys: &Phys<'_>, order: u8) -> (Folio, FrameRun) {
 }
 
 fn settle(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, mut gather: Gather) -> u64 {
-    let cpus = CpuSet::new();
-    let target = Target { asid: Asid(1), root: tables.root(), cpus: &cpus };
+    let tag = Tag::new(Asid(1));
+    let target = Target { tag: Some(&tag), root: tables.root() };
     gather.settle(phys, machine, target).frames
 }
 

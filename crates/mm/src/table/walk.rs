@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use quire_arch::{Arch, Entry, Level};
-use quire_hw::{Flush, FrameRun, Hardware, Pieces, Transitions};
-use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
+use quire_hw::{FrameRun, Hardware, Pieces, Transitions};
+use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::Gather;
 use super::gather::{Target, invalidations};
@@ -12,10 +12,7 @@ use super::word::plain;
 use crate::folio::Home;
 use crate::phys::{Flushed, Kind, Meta};
 use crate::stats::{Counters, Event};
-use crate::sync::{Ordering, fence};
-
-/// The CPUs that use a tree which is being made.
-static NO_CPU: CpuSet = CpuSet::new();
+use crate::sync::Ordering;
 
 /// One tree of page tables: a view that is cheap to make and to copy.
 pub struct Tables<'a, A, H> {
@@ -57,7 +54,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Makes the one frame of `run` the root of a new tree, which no CPU uses. Its words are zero,
     /// but for those beyond the user half of the address space, which belong to the embedder.
     pub fn found(hw: &'a H, meta: Meta<'a>, run: FrameRun) -> Self {
-        let target = Target { asid: Asid::default(), root: run.start(), cpus: &NO_CPU };
+        let target = Target { tag: None, root: run.start() };
         let tables = Self::new(hw, meta, &[], target);
         tables.adopt(run, A::ROOT, Vpn::new(0));
         tables
@@ -98,15 +95,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Flushes the translations of `pages`, mapped by entries of `stride`, at once, while a table
     /// is locked. A tree without users, such as that of a child that is being made, needs none.
     pub(super) fn flush(&self, pages: PageSpan, stride: Order) {
-        let Target { asid, root, cpus } = self.target;
-        // The change first, then the CPUs that use the tree: a CPU that begins to use it later sees
-        // the change.
-        fence(Ordering::SeqCst);
-        if cpus.is_empty() {
-            return;
-        }
-        let pages = Some(Pieces::new(pages, stride));
-        let flush = Flush { asid, root, pages, tables: false, cpus };
+        let flush = self.target.order(Some(Pieces::new(pages, stride)), false);
+        let Some(flush) = flush.filter(|flush| !flush.cpus.is_empty()) else { return };
         self.hw.flush(&flush);
         self.count(Event::Flush, 1);
         self.count(Event::Invalidations, invalidations(&flush));
@@ -114,14 +104,13 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
 
     /// Flushes all translations of the tree, which no CPU will use again; a gather to take it down.
     pub(crate) fn retire(&self) -> Gather {
-        let Target { asid, root, cpus } = self.target;
-        let flush = Flush { asid, root, pages: None, tables: true, cpus };
-        let flush = (!cpus.is_empty()).then_some(&flush);
-        if let Some(flush) = flush {
+        let flush = self.target.order(None, true);
+        let flush = flush.filter(|flush| !flush.cpus.is_empty());
+        if let Some(flush) = &flush {
             self.count(Event::Flush, 1);
             self.count(Event::Invalidations, invalidations(flush));
         }
-        Gather::unused(Flushed::by(self.hw, flush))
+        Gather::unused(Flushed::by(self.hw, flush.as_ref()))
     }
 
     /// Records the one frame of `run` as a table of this tree.

@@ -64,7 +64,9 @@ struct Lawless<'m, 'r> {
 
 fn set(cpus: impl Iterator<Item = CpuId>) -> CpuSet {
     let set = CpuSet::new();
-    cpus.for_each(|cpu| set.insert(cpu));
+    cpus.for_each(|cpu| {
+        set.insert(cpu);
+    });
     set
 }
 
@@ -276,8 +278,18 @@ fn a_flush_that_keeps_the_laws_breaks_no_rule_and_may_drop_more() {
 fn the_examiner_finds_each_breach_of_a_law_of_flush() {
     use Breach::*;
     let breaches = [
-        Nothing, LeavesOnly, LargePieces, FirstPiece, AllButLast, PagesOnly, OwnCpu, OtherCpus,
-        OtherTag, Early, NotEntered, Left,
+        Nothing,
+        LeavesOnly,
+        LargePieces,
+        FirstPiece,
+        AllButLast,
+        PagesOnly,
+        OwnCpu,
+        OtherCpus,
+        OtherTag,
+        Early,
+        NotEntered,
+        Left,
     ];
     for breach in breaches {
         let found = each(breach);

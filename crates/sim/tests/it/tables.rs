@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use quire::inject::{Gather, Lack, Phys, Tables, Target, What};
 use quire::phys::Kind;
+use quire::tags::Tag;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Entry, Level};
 use quire_arch::{Sv39, Sv48, Sv57, X86_64, X86_64La57};
 use quire_hw::{Flush, FrameRun, Hardware, Pieces, Reuse, Transitions};
@@ -14,7 +15,7 @@ use quire_machine::mmu::Meaning;
 use quire_machine::{Config, Cpu, Machine, TrapKind};
 use quire_sim::system;
 use quire_sim::tables::{NaivePage, NaiveTables};
-use quire_units::{Access, Asid, CpuSet, Order, PageSpan, Pfn, Prot, VirtAddr, Vpn};
+use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, VirtAddr, Vpn};
 
 const ASID: Asid = Asid(7);
 
@@ -210,7 +211,9 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
                 Err(_) => {
                     assert!(self.tables.touch(page, access, rights, || true));
                     let pages = Some(Pieces::page(page));
-                    let Target { asid, root, cpus } = self.target;
+                    let root = self.target.root;
+                    let tag = self.target.tag.expect("the tree has one");
+                    let (asid, cpus) = (tag.asid(), tag.cpus());
                     self.machine.flush(&Flush { asid, root, pages, tables: false, cpus });
                 }
                 Ok(()) => unreachable!("the frames lie beyond RAM"),
@@ -385,9 +388,9 @@ fn run<A: Arch>(config: Config, from: u64, ops: &[Op]) {
         let root = phys.alloc(cpu.number(), Order::ZERO).expect("nothing is taken yet");
         machine.clear(&root, 0..1, Reuse::Soon);
         let tables = Tables::<A, _>::found(machine, phys.meta(), root);
-        let cpus = CpuSet::new();
-        cpus.insert(cpu.number());
-        let target = Target { asid: ASID, root: tables.root(), cpus: &cpus };
+        let tag = Tag::new(ASID);
+        tag.join(cpu.number());
+        let target = Target { tag: Some(&tag), root: tables.root() };
         let tables = Tables::<A, _>::new(machine, phys.meta(), &[], target);
         cpu.switch(tables.root(), ASID);
         let start = Vpn::new(from);
@@ -501,9 +504,9 @@ fn largest<A: Arch>(config: Config) {
         let root = phys.alloc(cpu.number(), Order::ZERO).expect("nothing is taken yet");
         machine.clear(&root, 0..1, Reuse::Soon);
         let tables = Tables::<A, _>::found(machine, phys.meta(), root);
-        let cpus = CpuSet::new();
-        cpus.insert(cpu.number());
-        let target = Target { asid: ASID, root: tables.root(), cpus: &cpus };
+        let tag = Tag::new(ASID);
+        tag.join(cpu.number());
+        let target = Target { tag: Some(&tag), root: tables.root() };
         let tables = Tables::<A, _>::new(machine, phys.meta(), &[], target);
         let top = (0..A::LEVELS.len()).rev().map(|at| Level::new(at as u8));
         let top = top.clone().find(|level| A::is_leaf_level(*level)).expect("a page is a leaf");
