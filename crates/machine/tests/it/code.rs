@@ -85,6 +85,7 @@ fn rule_8_a_write_of_the_embedder_is_published_again_before_the_next_fetch() {
         let want = used(space.frame(), Prot::RX);
         let frames = FrameSpan::new(want.frame, 1);
         space.map(AT, want);
+        space.flush(AT, 1);
         cpu.fetch(space.addr(AT)).unwrap();
         space.machine.rewritten(frames);
         if again {

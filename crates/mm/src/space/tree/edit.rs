@@ -183,17 +183,16 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// Puts those of `parts` that have pages in place of the area at the end of `path`.
     fn put_parts<const N: usize>(&self, path: &Path, parts: &[Area; N]) {
         let mut parts = parts.iter().filter(|part| !part.span.is_empty());
-        let Some(step) = path.last() else { return };
-        let mut entries = [[0; 4]; N];
-        let count = parts.clone().zip(&mut entries).map(|(part, to)| *to = part.pack()).count();
-        if self.reader.count(step.frame) + count <= CAP + 1 {
-            self.counted(count as i64 - 1);
-            return self.swap(path, step.at, true, 1, &entries[..count]);
-        }
-        if let Some(first) = parts.next() {
+        let more = parts.clone().count().saturating_sub(1);
+        let (Some(step), Some(first)) = (path.last(), parts.next()) else { return };
+        if more == 0 || self.reader.count(step.frame) + more > CAP {
             self.put(path, first);
+            return parts.for_each(|part| self.add(part));
         }
-        parts.for_each(|part| self.add(part));
+        let mut entries = [first.pack(); N];
+        parts.zip(&mut entries[1..]).for_each(|(part, entry)| *entry = part.pack());
+        self.counted(more as i64);
+        self.swap(path, step.at, true, 1, &entries[..=more]);
     }
 
     /// The place at `page`: with one search, where one leaf holds both of its areas. `path` becomes

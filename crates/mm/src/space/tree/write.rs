@@ -159,7 +159,12 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
 
     /// Writes another area at the end of `path`; the order of areas stays as it is.
     pub(super) fn put(&self, path: &Path, area: &Area) {
-        self.swap(path, path.last().map_or(0, |step| step.at), true, 1, &[area.pack()]);
+        let Some(step) = path.last() else { return };
+        if path.len() == 1 {
+            // No summary tells of a root.
+            return self.put_entry(step.frame, step.at, area.pack());
+        }
+        self.swap(path, step.at, true, 1, &[area.pack()]);
     }
 
     /// Puts `new` in place of `old` entries from entry `at` on, in the node at the end of `path`, a
