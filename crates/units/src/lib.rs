@@ -10,11 +10,13 @@
 mod addr;
 mod cpu;
 mod order;
+mod orders;
 mod prot;
 mod span;
 
 pub use addr::{Pfn, PhysAddr, VirtAddr, Vpn};
 pub use cpu::{Asid, CPUS_MAX, CpuId, CpuSet};
 pub use order::Order;
+pub use orders::OrderSet;
 pub use prot::{Access, Prot};
 pub use span::{Blocks, FrameSpan, PageSpan};

@@ -19,12 +19,6 @@ use crate::stats::{Counters, Event, FolioEvent};
 #[cfg(feature = "swap")]
 use crate::swap::Swap;
 
-/// The orders of a mask from the largest down to `least`.
-pub(crate) fn descending(mask: u32, least: Order) -> impl Iterator<Item = Order> {
-    let all = least.get()..=mask.checked_ilog2().unwrap_or(0) as u8;
-    all.rev().filter(move |order| mask >> order & 1 != 0).map(Order::new)
-}
-
 /// The state and functions under every service.
 pub(crate) struct Base<'m, A, H> {
     pub(crate) hw: &'m H,

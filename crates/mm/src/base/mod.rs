@@ -40,7 +40,7 @@ pub use groups::Groups;
 pub(crate) use groups::Hand;
 #[cfg(feature = "swap")]
 pub(crate) use marks::{Device, Keep};
-pub(crate) use memory::{Base, descending};
+pub(crate) use memory::Base;
 #[cfg(feature = "reclaim")]
 pub(crate) use stores::folios_in;
 #[cfg(feature = "files")]

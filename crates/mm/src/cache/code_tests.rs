@@ -1,7 +1,7 @@
 //! Faults in code: which pages are read, in which folios.
 
 use proptest::prelude::*;
-use quire_units::Order;
+use quire_units::{Order, OrderSet};
 
 use super::readahead_tests::{ARM, BLOCK, NONE, code, file, prefers, shows};
 use super::{Bounds, FilePages, Mapped, Pattern, Preference, Readahead};
@@ -38,7 +38,8 @@ fn b2_code_does_not_touch_the_state_of_streams() {
 fn b2_code_that_is_read_as_a_stream_keeps_its_size() {
     let (mut ra, bounds) = (Readahead::default(), file(4096));
     let area = Mapped { pattern: Pattern::Sequential, ..code(0, 1000) };
-    let window = ra.fault(37, &prefers(&area, ARM), &Bounds { sizes: 1, ..bounds });
+    let window =
+        ra.fault(37, &prefers(&area, ARM), &Bounds { sizes: OrderSet::from_bits(1), ..bounds });
     assert_eq!((window.pages, window.mark), (FilePages::new(32, 64), Some(48)));
     assert_eq!(window.preferred(), Order::new(4));
 }
@@ -56,7 +57,7 @@ proptest! {
         let pages = FilePages::new(page.saturating_sub(left), (page + right).min(4096));
         let mapped = Mapped { exec: true, ..shows(pages.start, pages.end) };
         let bounds = Bounds { window, ..file(4096) };
-        let preference = Preference { exec: 1 << order, huge: BLOCK };
+        let preference = Preference { exec: OrderSet::of(Order::new(order)), huge: BLOCK };
         let got = Readahead::default().fault(page, &prefers(&mapped, preference), &bounds);
         // Block by block: back while a quarter of two windows has room for one more, and ahead
         // until there are two windows.

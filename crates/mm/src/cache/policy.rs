@@ -10,12 +10,12 @@ use core::fmt;
 use core::str::FromStr;
 
 use quire_arch::Arch;
-use quire_units::Order;
+use quire_units::{Order, OrderSet};
 
 use super::readahead::Preference;
 use super::window::Bounds;
-use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, size_order, words};
-use crate::fault::{highest, up_to};
+use crate::fault::highest;
+use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, size_order, with_choice, words};
 use crate::limits::{FAULT_AROUND_BYTES, HUGE_FILE_BYTES, READ_AHEAD_BYTES};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -84,10 +84,13 @@ impl FilePolicy {
     /// Readahead, fault-around and the sizes for areas advised to be huge are as in Linux.
     pub fn new<A: Arch>() -> Self {
         let pages = |bytes: u64| (bytes >> A::PAGE_SHIFT).max(1);
-        let files = up_to(A::block_order()) & ORDERS_WITH_CHOICE;
+        let files = OrderSet::up_to(A::block_order()) & ORDERS_WITH_CHOICE;
         let huge = Order::fitting(pages(HUGE_FILE_BYTES)).unwrap_or_default();
         Self {
-            sizes: AtomicU64::new(word(files, A::exec_order().map_or(0, choice_bit))),
+            sizes: AtomicU64::new(word(
+                files,
+                A::exec_order().map(with_choice).unwrap_or_default(),
+            )),
             window: AtomicU64::new(pages(READ_AHEAD_BYTES)),
             around: Order::fitting(pages(FAULT_AROUND_BYTES)).unwrap_or_default(),
             huge: huge.min(A::block_order()),
@@ -96,8 +99,8 @@ impl FilePolicy {
 
     /// The choice for `order`. `Never` where there is no choice.
     pub fn size(&self, order: Order) -> FileSize {
-        let ((always, exec), bit) = (self.sets(), choice_bit(order));
-        let parts = (always & bit != 0, exec & bit != 0);
+        let (always, exec) = self.sets();
+        let parts = (always.contains(order), exec.contains(order));
         let mut all = FileSize::ALL.iter().copied();
         all.find(|size| size.parts() == parts).unwrap_or(FileSize::Never)
     }
@@ -108,14 +111,14 @@ impl FilePolicy {
     /// [`Refused::NoChoice`], and [`Refused::Taken`] when this order is to be preferred for code
     /// and another one is. Of two CPUs that try at once, one is refused.
     pub fn set_size(&self, order: Order, choice: FileSize) -> Result<(), Refused> {
-        let bit = choice_bit(order);
-        if bit == 0 {
+        let this = with_choice(order);
+        if this.is_empty() {
             return Err(Refused::NoChoice(order));
         }
         let (always, exec) = choice.parts();
-        let put = |set: u32, wanted: bool| if wanted { set | bit } else { set & !bit };
-        self.update(|files, code| match code & !bit {
-            others if exec && others != 0 => Err(Refused::Taken(highest(others))),
+        let put = |set: OrderSet, wanted: bool| if wanted { set | this } else { set - this };
+        self.update(|files, code| match code - this {
+            others if exec && !others.is_empty() => Err(Refused::Taken(highest(others))),
             _ => Ok((put(files, always), put(code, exec))),
         })
     }
@@ -127,10 +130,10 @@ impl FilePolicy {
     /// # Errors
     /// [`Refused::NoChoice`].
     pub fn set_exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
-        if let Some(&order) = tiers.iter().find(|&&order| choice_bit(order) == 0) {
+        if let Some(&order) = tiers.iter().find(|&&order| with_choice(order).is_empty()) {
             return Err(Refused::NoChoice(order));
         }
-        let code = tiers.iter().fold(0, |code, &order| code | choice_bit(order));
+        let code = tiers.iter().fold(OrderSet::EMPTY, |code, &order| code | with_choice(order));
         self.update(|files, _| Ok((files, code)))
     }
 
@@ -139,9 +142,9 @@ impl FilePolicy {
     /// # Errors
     /// The part that is no size with a choice; nothing is changed then.
     pub fn set_tiers<'t>(&self, text: &'t str, page_shift: u32) -> Result<(), &'t str> {
-        let mut code = 0;
+        let mut code = OrderSet::EMPTY;
         for size in text.split(',').filter(|_| text != "none") {
-            code |= 1 << size_order(size, page_shift).ok_or(size)?;
+            code = code | with_choice(Order::new(size_order(size, page_shift).ok_or(size)? as u8));
         }
         self.update(|files, _| Ok((files, code))).map_err(|_: Refused| text)
     }
@@ -169,9 +172,9 @@ impl FilePolicy {
         Preference { exec: self.sets().1, huge: self.huge }
     }
 
-    /// The orders for whose blocks areas that show files are aligned, as a set.
-    pub fn alignments(&self) -> u32 {
-        self.sets().1 | choice_bit(self.huge) | choice_bit(self.around)
+    /// The orders for whose blocks areas that show files are aligned.
+    pub fn alignments(&self) -> OrderSet {
+        self.sets().1 | with_choice(self.huge) | with_choice(self.around)
     }
 
     /// How many pages around a fault are mapped if they are cached, at least.
@@ -180,14 +183,14 @@ impl FilePolicy {
     }
 
     /// The orders that files may be read in, and those that are preferred for code.
-    fn sets(&self) -> (u32, u32) {
+    fn sets(&self) -> (OrderSet, OrderSet) {
         sets(self.sizes.load(Ordering::Relaxed))
     }
 
     /// Replaces both sets by the result of `change`, as one step.
     fn update(
         &self,
-        change: impl Fn(u32, u32) -> Result<(u32, u32), Refused>,
+        change: impl Fn(OrderSet, OrderSet) -> Result<(OrderSet, OrderSet), Refused>,
     ) -> Result<(), Refused> {
         let mut old = self.sizes.load(Ordering::Relaxed);
         loop {
@@ -202,17 +205,12 @@ impl FilePolicy {
     }
 }
 
-/// The set of `order` alone; empty if there is no choice for it.
-fn choice_bit(order: Order) -> u32 {
-    1_u32.checked_shl(order.get().into()).unwrap_or(0) & ORDERS_WITH_CHOICE
+const fn word(files: OrderSet, code: OrderSet) -> u64 {
+    files.bits() as u64 | (code.bits() as u64) << 32
 }
 
-const fn word(files: u32, code: u32) -> u64 {
-    files as u64 | (code as u64) << 32
-}
-
-const fn sets(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
+const fn sets(word: u64) -> (OrderSet, OrderSet) {
+    (OrderSet::from_bits(word as u32), OrderSet::from_bits((word >> 32) as u32))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -241,13 +239,13 @@ mod tests {
         assert_eq!(policy.size(Order::ZERO), FileSize::Never, "no choice");
         assert_eq!(policy.window(), 32);
         let (bounds, preference) = (policy.bounds(77, Order::ZERO), policy.preference());
-        assert_eq!((bounds.end, bounds.window, bounds.sizes), (77, 32, 0x3fe));
-        assert_eq!((preference.exec, preference.huge), (1 << 4, O9));
+        assert_eq!((bounds.end, bounds.window, bounds.sizes.bits()), (77, 32, 0x3fe));
+        assert_eq!((preference.exec.bits(), preference.huge), (1 << 4, O9));
         assert_eq!(policy.around(), O4);
         let pages_of_64k = FilePolicy::new::<Arm64k>();
         assert_eq!(pages_of_64k.around(), Order::ZERO);
         let preference = pages_of_64k.preference();
-        assert_eq!((preference.exec, preference.huge), (0, Order::new(5)), "2 MiB, not 512");
+        assert_eq!((preference.exec.bits(), preference.huge), (0, Order::new(5)), "2 MiB, not 512");
         assert_eq!(pages_of_64k.window(), 2);
     }
 
@@ -289,7 +287,9 @@ mod tests {
         policy.set_size(O4, FileSize::Exec).unwrap();
         policy.set_size(O4, FileSize::Never).unwrap();
         policy.set_size(O9, FileSize::Exec).unwrap();
-        assert_eq!((policy.bounds(1, Order::ZERO).sizes, policy.preference().exec), (0x1ee, 0x200));
+        let bounds = policy.bounds(1, Order::ZERO);
+        let sets = [bounds.sizes, policy.preference().exec].map(|set| set.bits());
+        assert_eq!(sets, [0x1ee, 0x200]);
         for order in [0, 19, 32, 63].map(Order::new) {
             assert_eq!(policy.set_size(order, FileSize::Always), Err(Refused::NoChoice(order)));
         }
@@ -299,22 +299,22 @@ mod tests {
     fn b7_tiers_are_several_sizes_for_code() {
         let policy = arm();
         policy.set_exec_tiers(&[O9, O4]).unwrap();
-        assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
+        assert_eq!(policy.preference().exec.bits(), 1 << 9 | 1 << 4);
         assert_eq!(policy.size(O9), FileSize::AlwaysExec);
         let zero = [O4, Order::ZERO];
         assert_eq!(policy.set_exec_tiers(&zero), Err(Refused::NoChoice(Order::ZERO)));
-        assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
+        assert_eq!(policy.preference().exec.bits(), 1 << 9 | 1 << 4, "nothing is changed");
         assert_eq!(policy.set_size(O4, FileSize::Exec), Err(Refused::Taken(O9)));
         for wrong in ["", "64", "4K", "64K,", "64K;2M", "2G", "64K,none", "96K"] {
             assert!(policy.set_tiers(wrong, 12).is_err(), "{wrong}");
-            assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
+            assert_eq!(policy.preference().exec.bits(), 1 << 9 | 1 << 4, "nothing is changed");
         }
         assert_eq!(policy.set_tiers("2M", 12), Ok(()));
-        assert_eq!(policy.preference().exec, 1 << 9);
+        assert_eq!(policy.preference().exec.bits(), 1 << 9);
         assert_eq!(policy.set_tiers("64K,2048K", 12), Ok(()));
-        assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
+        assert_eq!(policy.preference().exec.bits(), 1 << 9 | 1 << 4);
         assert_eq!(policy.set_tiers("none", 12), Ok(()));
-        assert_eq!((policy.preference().exec, policy.size(O4)), (0, FileSize::Always));
+        assert_eq!((policy.preference().exec.bits(), policy.size(O4)), (0, FileSize::Always));
     }
 }
 

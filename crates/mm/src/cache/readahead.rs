@@ -33,11 +33,10 @@
 //!   before the block of the fault: calls lead back as well as ahead, and windows of whole blocks
 //!   read fewer pages in vain; and a window around other pages ends with their area.
 
-use quire_units::Order;
+use quire_units::{Order, OrderSet};
 
 use super::FilePages;
 use super::window::{Bounds, Window};
-use crate::fault::{highest, up_to};
 
 /// After how many misses, in excess of hits, faults stop reading around.
 pub const MANY_MISSES: u16 = 100;
@@ -99,14 +98,14 @@ impl Mapped {
     fn tier(&self, page: u64, bounds: &Bounds) -> Option<Order> {
         let within = self.pages.intersect(FilePages::new(0, bounds.end));
         let mut tiers = self.preference.exec;
-        while !tiers.is_power_of_two() {
-            let order = Order::new(tiers.checked_ilog2()? as u8);
+        while tiers.smallest() != tiers.largest() {
+            let order = tiers.largest()?;
             if within.covers(FilePages::block(page, order)) {
                 return Some(order);
             }
-            tiers &= !(1 << order.get());
+            tiers = tiers.below(order);
         }
-        Some(highest(tiers))
+        tiers.largest()
     }
 }
 
@@ -115,7 +114,7 @@ impl Mapped {
 pub struct Preference {
     /// For code, as a set of orders: of several, the largest whose block around the fault lies
     /// within the area and the file; else the smallest of them. None: any size.
-    pub exec: u32,
+    pub exec: OrderSet,
     /// For areas that are advised to be huge.
     pub huge: Order,
 }
@@ -236,7 +235,7 @@ impl Readahead {
         let size = limit(bounds, Pattern::Normal);
         let start = page.saturating_sub(size / 2);
         let mark = start + size - size / 4;
-        if mapped.preference.exec == 0 {
+        if mapped.preference.exec.is_empty() {
             return self.open(start, size, Order::ZERO, mark, bounds);
         }
         // Small folios would be in the way of the large ones of code beyond the area.
@@ -257,7 +256,9 @@ impl Readahead {
         let order = tier.unwrap_or_default();
         let wanted = FilePages::block(page, order).intersect(mapped.pages);
         let window = self.start_stream(wanted, limit(bounds, mapped.pattern), order, bounds);
-        window.with(tier.map_or(0, |order| mapped.preference.exec & up_to(order)))
+        window.with(
+            tier.map_or(OrderSet::EMPTY, |order| mapped.preference.exec & OrderSet::up_to(order)),
+        )
     }
 
     /// The first window of a stream. The mark is the first page that the program did not ask for.
@@ -348,5 +349,5 @@ fn grown(size: u64, limit: u64) -> u64 {
 fn exec(page: u64, mapped: &Mapped, bounds: &Bounds) -> Window {
     let order = mapped.tier(page, bounds).unwrap_or_default();
     let window = Window::new(mapped.code_around(page, bounds), order, None, bounds);
-    window.with(mapped.preference.exec & up_to(order))
+    window.with(mapped.preference.exec & OrderSet::up_to(order))
 }

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use quire_units::Order;
+use quire_units::{Order, OrderSet};
 
 use super::readahead::MANY_MISSES;
 use super::{Bounds, FilePages, Mapped, Pattern, Preference, Readahead, Window};
@@ -113,7 +113,7 @@ impl File {
 
 /// A file of `end` pages of 4 KiB: windows of 128 KiB, folios up to 2 MiB.
 pub(super) fn file(end: u64) -> Bounds {
-    Bounds { end, window: 32, smallest: Order::ZERO, sizes: 0x3ff }
+    Bounds { end, window: 32, smallest: Order::ZERO, sizes: OrderSet::from_bits(0x3ff) }
 }
 
 pub(super) fn shows(start: u64, end: u64) -> Mapped {
@@ -130,9 +130,9 @@ pub(super) fn prefers(area: &Mapped, preference: Preference) -> Mapped {
 }
 
 pub(super) const BLOCK: Order = Order::new(9);
-pub(super) const NONE: Preference = Preference { exec: 0, huge: BLOCK };
-pub(super) const ARM: Preference = Preference { exec: 1 << 4, huge: BLOCK };
-const TIERS: Preference = Preference { exec: 1 << 4 | 1 << 9, huge: BLOCK };
+pub(super) const NONE: Preference = Preference { exec: OrderSet::EMPTY, huge: BLOCK };
+pub(super) const ARM: Preference = Preference { exec: OrderSet::from_bits(1 << 4), huge: BLOCK };
+const TIERS: Preference = Preference { exec: OrderSet::from_bits(1 << 4 | 1 << 9), huge: BLOCK };
 
 #[test]
 fn b1_a_stream_grows_by_two_orders_at_each_mark() {
@@ -316,7 +316,7 @@ fn b1_a_faults_advice_is_decided_in_order() {
     assert_eq!(fault(&area(false, false, Sequential), &bounds), (600, 604, Some(601), 0));
     assert_eq!(fault(&area(false, true, Normal), &off), (600, 601, None, 0));
     assert_eq!(fault(&area(false, false, Normal), &bounds), (584, 616, Some(608), 0));
-    let small = Bounds { sizes: 1, ..bounds };
+    let small = Bounds { sizes: OrderSet::from_bits(1), ..bounds };
     assert_eq!(fault(&area(true, false, Normal), &small), (584, 616, Some(608), 0));
 }
 
@@ -345,12 +345,13 @@ fn b7_the_largest_tier_that_fits_area_and_file_is_taken() {
 }
 
 fn only_pages() -> Bounds {
-    Bounds { sizes: 1, ..file(4096) }
+    Bounds { sizes: OrderSet::from_bits(1), ..file(4096) }
 }
 
 #[test]
 fn b3_each_step_down_is_one_allowed_order_and_ends_at_the_hard_minimum() {
-    let bounds = Bounds { smallest: Order::new(2), sizes: 0b1011_0101, ..file(4096) };
+    let bounds =
+        Bounds { smallest: Order::new(2), sizes: OrderSet::from_bits(0b1011_0101), ..file(4096) };
     let window = Window::exactly(FilePages::new(0, 256), &bounds);
     let steps: Vec<_> =
         core::iter::successors(Some(window.preferred()), |&order| window.below(order))
@@ -367,7 +368,7 @@ fn any_bounds() -> impl Strategy<Value = Bounds> {
         end,
         window,
         smallest: Order::new(smallest),
-        sizes: sizes & 0x7ff,
+        sizes: OrderSet::from_bits(sizes & 0x7ff),
     })
 }
 
@@ -391,7 +392,7 @@ fn any_fault() -> impl Strategy<Value = (Bounds, u64, Mapped)> {
         .prop_map(|(bounds, page, left, right, [x, huge], pattern, exec)| {
             let page = page % bounds.end;
             let pages = FilePages::new(page.saturating_sub(left), page + right);
-            let preference = Preference { exec, huge: BLOCK };
+            let preference = Preference { exec: OrderSet::from_bits(exec), huge: BLOCK };
             let mapped = Mapped { pages, exec: x, huge, pattern, preference };
             (bounds, page, mapped)
         })
@@ -438,7 +439,7 @@ proptest! {
         prop_assert!(window.pages.contains(page), "{window:?}");
         prop_assert!(window.pages.start % unit == 0 && window.pages.end % unit == 0);
         prop_assert!(window.pages.end <= end);
-        prop_assert_eq!(window.sizes.trailing_zeros(), u32::from(bounds.smallest.get()));
+        prop_assert_eq!(window.sizes.smallest(), Some(bounds.smallest));
         if let Some(mark) = window.mark {
             prop_assert!(window.pages.contains(mark) && window.pages.end < bounds.end);
         }
@@ -480,7 +481,7 @@ proptest! {
             let order = Order::fitting(folio.count()).unwrap();
             prop_assert_eq!(folio.start % folio.count(), 0);
             prop_assert!(window.pages.covers(folio));
-            prop_assert!(window.sizes & 1 << order.get() != 0);
+            prop_assert!(window.sizes.contains(order));
         }
     }
 

@@ -16,10 +16,10 @@
 //! Each place starts from the preferred order again. So neither a page that is cached already nor
 //! a failed allocation makes the rest of the window small, as it does in Linux.
 
-use quire_units::Order;
+use quire_units::{Order, OrderSet};
 
 use super::FilePages;
-use crate::fault::{highest, up_to};
+use crate::fault::highest;
 
 /// The bounds of reads in a file. Page numbers are below 2^52: a file's bytes are counted in 63
 /// bits.
@@ -33,16 +33,16 @@ pub struct Bounds {
     /// is larger than a page. This is a hard minimum; where there is no memory for it, reading
     /// fails.
     pub smallest: Order,
-    /// The orders that folios may have, as a set. `smallest` always belongs to it, and no lower
+    /// The orders that folios may have. `smallest` always belongs to it, and no lower
     /// order.
-    pub sizes: u32,
+    pub sizes: OrderSet,
 }
 
 impl Bounds {
     /// The orders that folios may have, from the smallest on.
     #[inline]
-    const fn orders(&self) -> u32 {
-        self.sizes & !up_to(self.smallest) | 1 << self.smallest.get()
+    fn orders(&self) -> OrderSet {
+        (self.sizes - OrderSet::up_to(self.smallest)) | OrderSet::of(self.smallest)
     }
 
     /// The largest order that folios may have.
@@ -55,7 +55,7 @@ impl Bounds {
     /// there is none.
     #[inline]
     pub fn at_most(&self, order: Order) -> Order {
-        highest(self.orders() & up_to(order)).max(self.smallest)
+        highest(self.orders() & OrderSet::up_to(order)).max(self.smallest)
     }
 
     /// `pages` up to the file's end, rounded to folios of the smallest order; at least the one that
@@ -74,8 +74,8 @@ pub struct Window {
     /// The pages: within the file, but that the ends are rounded to folios of the smallest order.
     /// Never empty.
     pub pages: FilePages,
-    /// The orders that folios may have here, as a set. Never empty.
-    pub sizes: u32,
+    /// The orders that folios may have here. Never empty.
+    pub sizes: OrderSet,
     /// The page at which the next window is asked for: the folio that holds it gets the mark.
     pub mark: Option<u64>,
 }
@@ -84,7 +84,7 @@ impl Window {
     /// `pages` within `bounds`, in folios of up to `order`. A window at the file's end has no mark.
     pub(super) fn new(pages: FilePages, order: Order, mark: Option<u64>, bounds: &Bounds) -> Self {
         let pages = bounds.clip(pages);
-        let sizes = bounds.orders() & up_to(order) | 1 << bounds.smallest.get();
+        let sizes = (bounds.orders() & OrderSet::up_to(order)) | OrderSet::of(bounds.smallest);
         let mark = mark.filter(|&mark| pages.contains(mark) && pages.end < bounds.end);
         Self { pages, sizes, mark }
     }
@@ -98,9 +98,9 @@ impl Window {
 
     /// The same with `sizes` allowed besides.
     #[must_use]
-    pub(super) const fn with(self, sizes: u32) -> Self {
-        let smallest = Order::new(self.sizes.trailing_zeros() as u8);
-        Self { sizes: self.sizes | sizes & !up_to(smallest), ..self }
+    pub(super) fn with(self, sizes: OrderSet) -> Self {
+        let smallest = self.sizes.smallest().unwrap_or_default();
+        Self { sizes: self.sizes | (sizes - OrderSet::up_to(smallest)), ..self }
     }
 
     /// The order that folios should have.
@@ -116,18 +116,14 @@ impl Window {
     pub fn order_at(&self, at: u64, empty: Order) -> Order {
         let room = Order::fitting(self.pages.end.saturating_sub(at)).unwrap_or_default();
         let aligned = Order::new(at.trailing_zeros().min(31) as u8);
-        let fits = self.sizes & up_to(room.min(aligned).min(empty));
-        match fits {
-            0 => Order::new(self.sizes.trailing_zeros() as u8),
-            _ => highest(fits),
-        }
+        let fits = self.sizes & OrderSet::up_to(room.min(aligned).min(empty));
+        fits.largest().or(self.sizes.smallest()).unwrap_or_default()
     }
 
     /// The next order to try where there is no memory for one of `order`; `None` below the
     /// smallest: then reading fails.
     #[inline]
     pub fn below(&self, order: Order) -> Option<Order> {
-        let rest = self.sizes & (up_to(order) >> 1);
-        (rest != 0).then(|| highest(rest))
+        self.sizes.below(order).largest()
     }
 }

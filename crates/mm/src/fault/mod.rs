@@ -34,5 +34,5 @@ pub(crate) use install::{Installed, Stale};
 pub(crate) use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
 pub use policy::{Defrag, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
 pub use size::Cause;
-pub(crate) use size::{Choice, highest, up_to};
+pub(crate) use size::{Choice, highest};
 pub(crate) use unshare::{Claim, Source, Unshare};

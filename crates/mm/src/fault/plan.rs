@@ -2,10 +2,10 @@
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
-use quire_units::{Access, Order, PageSpan, Prot, Vpn};
+use quire_units::{Access, Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::policy::Policy;
-use super::size::{Choice, choose};
+use super::size::{Choice, choose, highest};
 use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
 use crate::space::{Advice, Area, AreaFlags, Backing, FileId, Seq, View};
@@ -192,12 +192,12 @@ fn empty_order<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     place: Place,
     page: Vpn,
-    candidates: u32,
+    candidates: OrderSet,
 ) -> Order {
     let block = A::order(place.level);
     // A block as large as the table would replace the entry that points at the table.
     let table = block.get() + A::LEVELS[place.level.index()].index_bits;
-    let most = (candidates.checked_ilog2().unwrap_or(0) as u8).min(table - 1);
+    let most = highest(candidates).get().min(table - 1);
     let mut empty = block;
     while empty.get() < most {
         let sibling = Vpn::new(page.get() ^ empty.pages()).align_down(empty.pages());

@@ -8,7 +8,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use quire_units::Order;
+use quire_units::{Order, OrderSet};
 
 use crate::limits::ORDERS;
 use crate::space::{Advice, OptOut};
@@ -133,7 +133,7 @@ pub const SWAPPINESS_MOST: u32 = 200;
 
 /// The orders for which there is a choice: 1 up to the largest block. (Linux begins at 2, since
 /// its folios of order 1 lack a list head.)
-pub const ORDERS_WITH_CHOICE: u32 = ((1 << ORDERS) - 1) & !1;
+pub const ORDERS_WITH_CHOICE: OrderSet = OrderSet::from_bits(((1 << ORDERS) - 1) & !1);
 
 impl Policy {
     /// Linux's default: `madvise`, inherited by the one size `block` (2 MiB with 4 KiB pages), all
@@ -144,7 +144,7 @@ impl Policy {
             enabled: AtomicU32::new(Enabled::Madvise as u32),
             defrag: AtomicU32::new(Defrag::Madvise as u32),
             always: AtomicU32::new(0),
-            inherit: AtomicU32::new(1 << block.get() & ORDERS_WITH_CHOICE),
+            inherit: AtomicU32::new(with_choice(block).bits()),
             madvise: AtomicU32::new(0),
             copy_most: AtomicU32::new(0),
             evict_most: AtomicU32::new(block.get().into()),
@@ -242,9 +242,8 @@ impl Policy {
 
     /// The choice for `order`. `Never` where there is no choice.
     pub fn size(&self, order: Order) -> SizePolicy {
-        let bit = 1_u32.checked_shl(order.get() as u32).unwrap_or(0);
-        let mut sets = self.sets().into_iter();
-        let holding = sets.find(|(set, _)| set.load(Ordering::Relaxed) & bit != 0);
+        let holds = |set: &AtomicU32| loaded(set).contains(order);
+        let holding = self.sets().into_iter().find(|(set, _)| holds(set));
         holding.map_or(SizePolicy::Never, |(_, choice)| choice)
     }
 
@@ -262,7 +261,7 @@ impl Policy {
     /// # Errors
     /// The order, when there is no choice for it: 0, or above the largest block.
     pub fn set_size(&self, order: Order, choice: SizePolicy) -> Result<(), Order> {
-        let bit = 1_u32.checked_shl(order.get() as u32).unwrap_or(0) & ORDERS_WITH_CHOICE;
+        let bit = with_choice(order).bits();
         if bit == 0 {
             return Err(order);
         }
@@ -276,13 +275,13 @@ impl Policy {
         Ok(())
     }
 
-    /// The orders above 0 that are allowed in an area, as a mask.
+    /// The orders above 0 that are allowed in an area.
     #[inline]
-    pub fn candidates(&self, advice: Advice, process: OptOut) -> u32 {
+    pub fn candidates(&self, advice: Advice, process: OptOut) -> OrderSet {
         let sizes = [&self.always, &self.madvise, &self.inherit];
-        let [always, madvise, inherit] = sizes.map(|mask| mask.load(Ordering::Relaxed));
-        if always | madvise | inherit == 0 {
-            return 0;
+        let [always, madvise, inherit] = sizes.map(loaded);
+        if (always | madvise | inherit).is_empty() {
+            return OrderSet::EMPTY;
         }
         let advised = advice == Advice::Huge;
         let refused = match process {
@@ -291,14 +290,15 @@ impl Policy {
             OptOut::ExceptAdvised => !advised,
         };
         if advice == Advice::NoHuge || refused {
-            return 0;
+            return OrderSet::EMPTY;
         }
         let inherits = match self.enabled() {
             Enabled::Always => true,
             Enabled::Madvise => advised,
             Enabled::Never => false,
         };
-        always | if advised { madvise } else { 0 } | if inherits { inherit } else { 0 }
+        let when = |holds, set| if holds { set } else { OrderSet::EMPTY };
+        always | when(advised, madvise) | when(inherits, inherit)
     }
 
     /// Whether an allocation for a large folio in an area with this advice may empty other CPUs'
@@ -347,6 +347,15 @@ impl Policy {
 
 /// The choice whose number is in `cell`.
 #[inline]
+fn loaded(set: &AtomicU32) -> OrderSet {
+    OrderSet::from_bits(set.load(Ordering::Relaxed))
+}
+
+/// The set of `order` alone; empty if there is no choice for it.
+pub(crate) fn with_choice(order: Order) -> OrderSet {
+    OrderSet::of(order) & ORDERS_WITH_CHOICE
+}
+
 fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
     let number = cell.load(Ordering::Relaxed) as usize;
     // The cell always holds one of their numbers.

@@ -3,10 +3,8 @@
 //! A size is a candidate if the policy allows it. It is possible if the naturally aligned block of
 //! that size around the page lies in the area and is empty. A candidate that is not possible is
 //! reported with its cause, so that the counters can say *why* a program gets small folios.
-//!
-//! Sets of orders are bit masks: bit `n` is order `n`.
 
-use quire_units::{Order, PageSpan, Vpn};
+use quire_units::{Order, OrderSet, PageSpan, Vpn};
 
 use crate::limits::ORDER_MAX;
 
@@ -46,11 +44,11 @@ impl Cause {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
     /// Possible orders; order 0 always is.
-    pub orders: u32,
+    pub orders: OrderSet,
     /// Candidates whose block reaches beyond the area.
-    pub geometry: u32,
+    pub geometry: OrderSet,
     /// Candidates whose block is not empty.
-    pub occupied: u32,
+    pub occupied: OrderSet,
     /// The largest order, up to the block of one table, for which the area has room but which the
     /// policy does not allow.
     pub policy: Option<Order>,
@@ -66,21 +64,14 @@ impl Choice {
     /// The largest possible order below `order`; `None` below order 0.
     #[inline]
     pub fn below(&self, order: Order) -> Option<Order> {
-        let rest = self.orders & ((1 << order.get()) - 1);
-        (rest != 0).then(|| highest(rest))
+        self.orders.below(order).largest()
     }
 }
 
 /// The highest order of a set; 0 of none.
 #[inline]
-pub(crate) fn highest(set: u32) -> Order {
-    Order::new(set.checked_ilog2().unwrap_or(0) as u8)
-}
-
-/// The set of all orders up to and including `order`.
-#[inline]
-pub(crate) const fn up_to(order: Order) -> u32 {
-    u32::MAX >> 31_u8.saturating_sub(order.get())
+pub(crate) fn highest(set: OrderSet) -> Order {
+    set.largest().unwrap_or_default()
 }
 
 /// The largest order whose aligned block around `page` lies in `area`, which holds `page`.
@@ -103,12 +94,18 @@ pub fn fitting(area: PageSpan, page: Vpn) -> Order {
 /// allows, `empty` is the largest order whose block around the page is empty, and `block` is the
 /// order of a table's block (2 MiB with 4 KiB pages).
 #[inline]
-pub fn choose(area: PageSpan, page: Vpn, candidates: u32, empty: Order, block: Order) -> Choice {
+pub fn choose(
+    area: PageSpan,
+    page: Vpn,
+    candidates: OrderSet,
+    empty: Order,
+    block: Order,
+) -> Choice {
     let fits = fitting(area, page);
-    let geometry = candidates & !up_to(fits);
-    let occupied = candidates & !geometry & !up_to(empty);
-    let orders = candidates & !geometry & !occupied | 1;
+    let geometry = candidates - OrderSet::up_to(fits);
+    let occupied = candidates - geometry - OrderSet::up_to(empty);
+    let orders = (candidates - geometry - occupied) | OrderSet::of(Order::ZERO);
     let roomy = fits.min(block);
-    let refused = roomy > highest(orders) && candidates & 1 << roomy.get() == 0;
+    let refused = roomy > highest(orders) && !candidates.contains(roomy);
     Choice { orders, geometry, occupied, policy: refused.then_some(roomy) }
 }

@@ -1,7 +1,7 @@
 //! Sizes beside loops over pages.
 
 use proptest::prelude::*;
-use quire_units::{Order, PageSpan, Vpn};
+use quire_units::{Order, OrderSet, PageSpan, Vpn};
 
 use super::size::{Choice, choose, fitting};
 use crate::limits::{ORDER_MAX, ORDERS};
@@ -41,6 +41,7 @@ fn naive_choice(
         }
     }
     let policy = policy.filter(|order| order.get() > largest);
+    let [orders, geometry, occupied] = [orders, geometry, occupied].map(OrderSet::from_bits);
     Choice { orders, geometry, occupied, policy }
 }
 
@@ -73,12 +74,13 @@ proptest! {
         let most = 13;
         let candidates = candidates & ((2 << most) - 1) & !1;
         let (empty, block) = (Order::new(empty), Order::new(block));
-        let choice = choose(area, page, candidates, empty, block);
+        let choice = choose(area, page, OrderSet::from_bits(candidates), empty, block);
         let naive = naive_choice(area, page, candidates, empty, block, most);
         prop_assert_eq!(choice, naive);
-        prop_assert_eq!(choice.orders | choice.geometry | choice.occupied, candidates | 1);
+        let all = choice.orders | choice.geometry | choice.occupied;
+        prop_assert_eq!(all.bits(), candidates | 1);
         // Going down step by step meets every possible order once, and ends with one page.
-        let mut left = choice.orders;
+        let mut left = choice.orders.bits();
         let mut order = Some(choice.largest());
         while let Some(next) = order {
             prop_assert_eq!(next.get(), left.ilog2() as u8);

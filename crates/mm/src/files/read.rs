@@ -2,10 +2,10 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, Pfn};
+use quire_units::{FrameSpan, Order, OrderSet, Pfn};
 
 use super::{Files, OpenFile};
-use crate::base::{Error, descending};
+use crate::base::Error;
 use crate::cache::{
     Entry, FILE_PAGES_MAX, File, FileId, FilePages, InsertLack, Note, Pattern, Read, Readahead,
     Reads, Store, identity,
@@ -128,7 +128,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                     return Ok((held, ahead.flatten().map(plan)));
                 }
                 _ if file.store() == Some(Store::Memory) => {
-                    file.bring(wanted.start, 0, &mut || {})?;
+                    file.bring(wanted.start, OrderSet::EMPTY, &mut || {})?;
                 }
                 (entry, _) => {
                     file.take_read_error(entry, wanted.start)?;
@@ -276,7 +276,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     fn claim(&self, reads: &mut Reads, slots: FilePages) -> bool {
         let claimed = self.base().claim_slots(self.index.id, slots);
         if !claimed {
-            reads.window.sizes = 1;
+            reads.window.sizes = OrderSet::of(Order::ZERO);
             reads.at += (slots.count() == 1) as u64;
         }
         claimed
@@ -340,7 +340,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     pub(crate) fn bring(
         &self,
         page: u64,
-        sizes: u32,
+        sizes: OrderSet,
         resched: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         let smallest = self.smallest();
@@ -348,7 +348,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             let block = FilePages::block(page, *order);
             block.end <= self.pages() && self.index.next(block).is_none()
         };
-        let large = descending(sizes, smallest.up()).filter(fits);
+        let large = sizes.descending(smallest.up()).filter(fits);
         let (run, order) = self.base().first_free(large, smallest)?;
         let start = FilePages::block(page, order).start;
         self.base().clear(&run, page - start, resched);

@@ -2,7 +2,7 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{Access, Order, PageSpan, Prot};
+use quire_units::{Access, Order, OrderSet, PageSpan, Prot};
 
 use super::read::usable;
 use super::{Files, OpenFile};
@@ -72,7 +72,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     pub(crate) fn preference_in(&self, area: &Area) -> Preference {
         let preference = self.base().file_policy.preference();
         match area.flags.read_order() {
-            Some(order) => Preference { exec: 1 << order.get(), ..preference },
+            Some(order) => Preference { exec: OrderSet::of(order), ..preference },
             None => preference,
         }
     }
@@ -86,7 +86,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             Reach::Folio => {
                 let block = PageSpan::block(fault.page, self.base().file_policy.around());
                 let shown = self.shown_at(fault);
-                if shown.exec && shown.preference.exec != 0 {
+                if shown.exec && !shown.preference.exec.is_empty() {
                     // For code, the pages that one fault's read covers.
                     let bounds = self.bounds();
                     let read = shown.code_around(fault.at, &bounds);
@@ -150,10 +150,11 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let own = flags.read_order().is_some();
         let code = own || fault.area.prot.contains(Prot::EXEC);
         let mut preference = self.files.preference_in(&fault.area);
-        let beside = !code && preference.exec != 0 && self.holds_code();
+        let beside = !code && !preference.exec.is_empty() && self.holds_code();
         if beside {
             // Programs use less of their constants and data than of their code.
-            preference.exec = 1 << preference.exec.trailing_zeros();
+            let least = preference.exec.smallest().unwrap_or_default();
+            preference.exec = OrderSet::of(least);
         }
         let start = fault.file_page(fault.area.span.start);
         Mapped {

@@ -2,10 +2,10 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Access, Order, PageSpan, Prot, Vpn};
+use quire_units::{Access, Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::Paging;
-use crate::base::{Device, Error, Keep, descending};
+use crate::base::{Device, Error, Keep};
 use crate::cache::{Bounds, Entry, FilePages, Reads, Window};
 use crate::fault::{Installed, MarkedPage};
 use crate::files::usable;
@@ -143,14 +143,14 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         let sizes = paging.base().policy.candidates(advice, view.space.opt_out());
         let folio = FilePages::block(entry.slot, self.order(sizes));
         let end = device.index.file.pages();
-        let bounds = Bounds { end, window: 0, smallest: Order::ZERO, sizes: sizes | 1 };
+        let bounds = Bounds { end, window: 0, smallest: Order::ZERO, sizes };
         let window = Window { pages: self.window(folio), ..Window::exactly(folio, &bounds) };
         Err(Error::Unread(Reads::new(device.index.id, window, Some(entry.slot))))
     }
 
     /// The largest order of `sizes` whose folio around the page is whole on the device: its pages'
     /// entries are consecutive, and none of its slots is in memory.
-    fn order(&self, sizes: u32) -> Order {
+    fn order(&self, sizes: OrderSet) -> Order {
         let Self { paging, view, device, marked, entry, .. } = self;
         let aligned = (marked.page.get() ^ entry.slot).trailing_zeros();
         let fits = |order: &Order| {
@@ -161,8 +161,8 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
                 && self.is_run(block)
                 && device.slots.is_intact(FilePages::block(entry.slot, *order))
         };
-        let most = Slots::<A, H>::RUN_MAX.min(A::block_order()).get();
-        descending(sizes & ((2 << most) - 1), Order::new(1)).find(fits).unwrap_or_default()
+        let most = OrderSet::up_to(Slots::<A, H>::RUN_MAX.min(A::block_order()));
+        (sizes & most).descending(Order::new(1)).find(fits).unwrap_or_default()
     }
 
     /// The slots to read with `folio`, which has that of the page: also those of its neighbours

@@ -11,11 +11,11 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
+use quire_units::{FrameSpan, Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
 use super::collapse::{Block, Collapsed, Hindrance, Stop, is_refused};
-use crate::base::{AllSpaces, Error, descending, folios_within};
+use crate::base::{AllSpaces, Error, folios_within};
 use crate::cache::{Entry, FilePages, Reads, Store, Window, identity};
 use crate::files::{Bound, OpenFile};
 use crate::folio::{Folio, FolioFlags};
@@ -102,13 +102,15 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
 
     /// The orders that folios of the file may have in an area, as a set. None exceeds the
     /// preference of the area itself.
-    fn sizes_for(&self, area: &Area) -> u32 {
+    fn sizes_for(&self, area: &Area) -> OrderSet {
         let (bounds, own) = (self.file.bounds(), area.flags.read_order());
         let is_code = own.is_some() || area.prot.contains(Prot::EXEC);
-        let code = if is_code { self.reclaim.files().preference_in(area).exec } else { 0 };
-        let up_to = |order: Order| (2_u32 << order.get()) - 1;
+        let code = match is_code {
+            true => self.reclaim.files().preference_in(area).exec,
+            false => OrderSet::EMPTY,
+        };
         let most = own.unwrap_or(A::block_order()).min(A::block_order());
-        (bounds.sizes | code) & up_to(most) & !up_to(bounds.smallest)
+        ((bounds.sizes | code) & OrderSet::up_to(most)) - OrderSet::up_to(bounds.smallest)
     }
 
     /// Makes one block one folio, and maps it.
@@ -243,23 +245,23 @@ impl From<Bound> for Hindrance {
 }
 
 /// The smallest of `sizes`, if the pages of an area and of its file are aligned alike to it.
-fn unit(area: &Area, sizes: u32) -> Option<Order> {
+fn unit(area: &Area, sizes: OrderSet) -> Option<Order> {
     let Backing::File { page: at, .. } = area.backing else { return None };
-    let unit = Order::new(sizes.trailing_zeros() as u8);
+    let unit = sizes.smallest()?;
     let differs = (area.span.start.get() ^ at) & (unit.pages() - 1) != 0;
-    (sizes != 0 && !differs).then_some(unit)
+    (!differs).then_some(unit)
 }
 
 /// The largest block of one of `sizes` at the beginning of `left`, a part of an area that maps a
 /// file of `end` pages.
-fn target(area: &Area, left: PageSpan, sizes: u32, end: u64) -> Option<Target> {
+fn target(area: &Area, left: PageSpan, sizes: OrderSet, end: u64) -> Option<Target> {
     let Backing::File { page: at, .. } = area.backing_of(left.start) else { return None };
     let room = left.count().min(end.saturating_sub(at));
     let fits = |order: &Order| {
         let aligned = (left.start.get() | at) & (order.pages() - 1) == 0;
         aligned && order.pages() <= room
     };
-    let order = descending(sizes, Order::new(1)).find(fits)?;
+    let order = sizes.descending(Order::new(1)).find(fits)?;
     let pages = FilePages::block(at, order);
     let span = PageSpan::new(left.start, Vpn::new(left.start.get() + order.pages()));
     Some(Target { pages, order, span })

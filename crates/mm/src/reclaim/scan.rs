@@ -12,11 +12,11 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, PageSpan, Vpn};
+use quire_units::{FrameSpan, Order, OrderSet, PageSpan, Vpn};
 
 use super::Reclaim;
 use super::collapse::{Block, Stop, blocks};
-use crate::base::{AllSpaces, Error, descending};
+use crate::base::{AllSpaces, Error};
 use crate::cache::Reads;
 use crate::space::{Advice, Space};
 use crate::stats::Event;
@@ -129,8 +129,8 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
             let Some(area) = areas.next() else { break };
             let advice = Advice::of(area.flags);
             let sizes = self.reclaim.base().policy.candidates(advice, space.opt_out());
-            let sizes = sizes & ((2 << A::block_order().get()) - 1);
-            if !area.is_private_anon() || sizes == 0 {
+            let sizes = sizes & OrderSet::up_to(A::block_order());
+            if !area.is_private_anon() || sizes.is_empty() {
                 self.done.pages += 1;
                 at = area.span.end;
                 continue;
@@ -147,11 +147,11 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
     }
 
     /// Collapses the part of a block within its area into one folio, or into smaller ones.
-    fn window(&mut self, space: &Space<A>, window: PageSpan, sizes: u32) -> Result<(), Error> {
+    fn window(&mut self, space: &Space<A>, window: PageSpan, sizes: OrderSet) -> Result<(), Error> {
         if self.reclaim.base().view(space).tables().look(window).is_none() {
             return Ok(());
         }
-        for order in descending(sizes, Order::new(1)) {
+        for order in sizes.descending(Order::new(1)) {
             let mut all = blocks(window, order).next().is_some();
             for block in blocks(window, order) {
                 all &= self.block(space, block, order)?;

@@ -2,7 +2,7 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Prot, Vpn};
+use quire_units::{Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
@@ -320,10 +320,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             #[cfg(feature = "files")]
             Backing::File { .. } => self.base.file_policy.alignments(),
             #[cfg(not(feature = "files"))]
-            Backing::File { .. } => 0,
+            Backing::File { .. } => OrderSet::EMPTY,
         };
         let fits = Order::fitting(request.pages).unwrap_or_default();
-        let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
-        Order::new(below.checked_ilog2().unwrap_or(0) as u8)
+        (wanted & OrderSet::up_to(fits)).largest().unwrap_or_default()
     }
 }

@@ -114,7 +114,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         resched: &mut dyn FnMut(),
     ) -> Served {
         let fits = |order: Order, run: &FrameRun| {
-            plan.choice.orders >> order.get() & 1 != 0
+            plan.choice.orders.contains(order)
                 && plan.start(order).add(run.count()) <= plan.wanted.end
         };
         let (run, order) = match taken.take() {

@@ -64,15 +64,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
         }
         space.counters.alloc(cpu, order, folios);
-        for (mask, cause) in
-            [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
+        for (set, cause) in [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
         {
-            let mut left = mask;
-            while left != 0 {
-                let order = left.trailing_zeros();
-                self.fallback(space, Order::new(order as u8), cause);
-                left &= left - 1;
-            }
+            set.descending(Order::ZERO).for_each(|order| self.fallback(space, order, cause));
         }
     }
 

@@ -2,11 +2,11 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Order, PageSpan, Vpn};
+use quire_units::{Order, OrderSet, PageSpan, Vpn};
 
 use super::Spaces;
 use super::outcome::{Resolved, Served};
-use crate::base::{Error, descending};
+use crate::base::Error;
 #[cfg(feature = "files")]
 use crate::fault::BlockSource;
 use crate::fault::{Claim, Source, Unshare};
@@ -51,14 +51,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         source: &Source,
         resched: &mut dyn FnMut(),
     ) -> Served {
-        let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
-        let allowed = wanted & ((2 << self.base.policy.copy_most().get()) - 1);
+        let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out());
+        let most = OrderSet::up_to(self.base.policy.copy_most());
+        let allowed = (wanted | OrderSet::of(Order::ZERO)) & most;
         #[cfg(feature = "files")]
         if let Some(done) = self.own_block(view, unshare, source, allowed, resched) {
             return Ok(Some(done));
         }
         let fits = |order: &Order| source.pages.covers(PageSpan::block(unshare.page, *order));
-        for order in descending(allowed, source.leaf).filter(fits) {
+        for order in allowed.descending(source.leaf).filter(fits) {
             match self.take_one(view.space, order, unshare.advice()) {
                 Ok(run) => return self.copy_into(view, unshare, source, run, order, resched),
                 Err(error) if order == Order::ZERO => return Err(error),
@@ -128,13 +129,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         source: &Source,
-        allowed: u32,
+        allowed: OrderSet,
         resched: &mut dyn FnMut(),
     ) -> Option<Resolved> {
         if !unshare.is_of_file() {
             return None;
         }
-        for order in descending(allowed, Order::new(1)) {
+        for order in allowed.descending(Order::new(1)) {
             let pages = PageSpan::block(unshare.page, order);
             if source.pages.covers(pages) {
                 return None;

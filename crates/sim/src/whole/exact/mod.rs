@@ -77,6 +77,6 @@ impl<A: Arch> World<'_, '_, '_, A> {
     /// The orders that the policy wants for an area of a process with these flags.
     fn wants(&self, process: usize) -> Result<impl Fn(AreaFlags) -> u32, Wrong> {
         let opt_out = self.space(process)?.opt_out();
-        Ok(move |flags| self.mm.policy().candidates(Advice::of(flags), opt_out))
+        Ok(move |flags| self.mm.policy().candidates(Advice::of(flags), opt_out).bits())
     }
 }
