@@ -124,8 +124,8 @@ fn root() -> Result<FrameRun, Error> {
     let run = mm().phys().alloc(Order::ZERO).ok_or(Error::NoMemory(Order::ZERO))?;
     board.clear(&run, 0..1, Reuse::Soon);
     let words = board.ram.words(&run);
-    for at in words.len() / 2..words.len() {
-        words[at].store(board.load(kernel_root(), at), Ordering::Relaxed);
+    for (at, word) in words.iter().enumerate().skip(words.len() / 2) {
+        word.store(board.load(kernel_root(), at), Ordering::Relaxed);
     }
     Ok(run.dirtied())
 }

@@ -169,6 +169,8 @@ fn carry_out(banks: &Banks<'_, 3>, runs: &[FrameRun], model: &mut Model, step: &
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn banks_do_what_a_map_of_words_does(steps in prop::collection::vec(step(), 1..40)) {
         with_banks(|banks, runs| {
