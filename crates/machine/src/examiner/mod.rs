@@ -48,10 +48,10 @@
 //! 8. **Stale code.** Where fetches are not coherent with stores
 //!    ([`Config::coherent_code`](crate::Config::coherent_code)), each frame that an executable leaf
 //!    of a live table shows was published after it came into use and after it was written last
-//!    ([`publish_code`](quire_hw::Hardware::publish_code)). Stores of programs do not count, as they
-//!    publish their code themselves. Judged when such a leaf is stored, when its table becomes live,
-//!    at a fetch, and in the audit: a CPU may fetch ahead of the program, and may hold lines of a
-//!    frame from any earlier use of it.
+//!    ([`publish_code`](quire_hw::Hardware::publish_code)). Stores of programs do not count, as
+//!    they publish their code themselves. Judged when such a leaf is stored, when its table becomes
+//!    live, at a fetch, and in the audit: a CPU may fetch ahead of the program, and may hold lines
+//!    of a frame from any earlier use of it.
 //!
 //! The rules cannot know the following; the models of `quire-sim` and the walkers of `quire` check
 //! it:

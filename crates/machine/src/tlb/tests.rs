@@ -3,9 +3,7 @@
 use quire_hw::{Flush, Pieces};
 use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::{
-    Hit, TablePointer, Tlb, TlbGeometry, Translation, WalkCache, reaches, reaches_tables,
-};
+use super::{Hit, TablePointer, Tlb, TlbGeometry, Translation, WalkCache, reaches, reaches_tables};
 
 const SMALL: TlbGeometry = TlbGeometry { first: 2, sets: 4, ways: 2, walks: 2 };
 

@@ -208,7 +208,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
                 Err(TrapKind::Malformed(_)) => return assert!(allowed, "{page} {access:?}"),
                 Err(_) if !allowed => return,
                 Err(_) => {
-                    assert!(self.tables.touch(page, access, rights, || true));
+                    assert!(self.tables.touch(page, access, rights, || true).is_some());
                     let pages = Some(Pieces::page(page));
                     let Target { asid, root, cpus } = self.target;
                     self.machine.flush(&Flush { asid, root, pages, tables: false, cpus });
