@@ -73,8 +73,8 @@ pub trait Hardware: Sync {
     /// The frame whose memory failed. The frames before it were copied.
     fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned>;
 
-    /// Drops translations. Returns once it is done: module [`flush`](crate::flush) has the laws, and
-    /// the instructions of each ISA that keep them.
+    /// Drops translations. Returns once it is done: module [`flush`](crate::flush) has the laws,
+    /// and the instructions of each ISA that keep them.
     fn flush(&self, flush: &Flush<'_>);
 
     /// Makes instruction fetches of all CPUs see what was stored to `frames` before the call, by
@@ -82,14 +82,15 @@ pub trait Hardware: Sync {
     ///
     /// The library calls it before an executable leaf shows a folio, once for each folio: after
     /// clears, copies and reads, of anonymous memory and of files. It does so again when it changes
-    /// such a folio, and when the embedder [says](https://docs.rs/quire-mm) that it did. A program
-    /// that stores code itself makes it visible itself, as each ISA's manual demands. But the first
-    /// time that memory becomes executable, by a fault or a change of rights, the library does it,
-    /// as Linux does on arm64 and riscv64 (flag `PG_dcache_clean`).
+    /// such a folio, and when the embedder says that it did (`Files::mark_dirty`, `Mm::unpin` of a
+    /// page that was pinned to be changed). A program that stores code itself makes it visible
+    /// itself, as each ISA's manual demands. But the first time that memory becomes executable, by
+    /// a fault or a change of rights, the library does it, as Linux does on arm64 and riscv64 (flag
+    /// `PG_dcache_clean`). Frames that belong to no folio are the embedder's care.
     ///
     /// As for `flush`, a table may be locked meanwhile.
     ///
-    /// | ISA | what does it |
+    /// | ISA | instructions |
     /// |---|---|
     /// | x86-64 | nothing: fetches see all stores (SDM volume 3A, "Self-Modifying Code"; a CPU that fetched the old bytes has passed a flush since, which serializes) |
     /// | arm64 | for each line `DC CVAU`, unless CTR_EL0.IDC; `DSB ISH`; for each line `IC IVAU`, or `IC IALLUIS` where the instruction cache has aliases, neither where CTR_EL0.DIC; `DSB ISH`; `ISB` (Arm ARM, "Synchronization and coherency issues between data and instruction accesses"; CTR_EL0). Addresses of the kernel's direct map do |

@@ -1,12 +1,12 @@
 //! The interface between Quire and the hardware.
 //!
-//! [`Hardware`] is the one trait an embedder implements: table words, extents, flushes. It has eleven
-//! methods, all of them safe, because they take *capabilities*: a [`FrameRun`] or a [`TableFrame`]
-//! is proof that the library owns the frames it names. [`extent`] holds the clear and copy
-//! primitives of each ISA. [`DirectMap`] offers both to an implementation that sees all of RAM at
-//! one place, as kernels and the hosted machine do; [`Banks`] is the same for RAM with holes.
-//! [`calibrate`] measures which primitive is best
-//! for which extent, and [`Chosen`] is the resulting table.
+//! [`Hardware`] is the one trait an embedder implements: table words, extents, flushes. All its
+//! methods are safe, because they take *capabilities*: a [`FrameRun`] or a [`TableFrame`] is proof
+//! that the library owns the frames it names. [`flush`] has the laws of flushes for each ISA.
+//! [`extent`] holds the clear and copy primitives of each ISA. [`DirectMap`] offers both to an
+//! implementation that sees all of RAM at one place, as kernels and the hosted machine do;
+//! [`Banks`] is the same for RAM with holes. [`calibrate`] measures which primitive is best for
+//! which extent, and [`Chosen`] is the resulting table.
 #![no_std]
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub struct Config {
     /// A cached translation that denies the access is dropped and walked again, as x86-64 does.
     /// Without it, the translation denies until it is flushed, as arm64 and riscv64 allow.
     pub rewalks_on_denial: bool,
+    /// A CPU goes on using that an entry was not valid until it is flushed, as riscv64 may without
+    /// Svvptc: with `tables`, unless the entry is of the last level.
+    pub caches_absence: bool,
     /// Instruction fetches see all stores at once, as on x86-64, and on arm64 with CTR_EL0.IDC and
     /// DIC. Otherwise a frame must be published before it is executed.
     pub coherent_code: bool,
@@ -88,6 +91,7 @@ impl Config {
             contiguous: true,
             joins_contiguous: true,
             rewalks_on_denial: true,
+            caches_absence: false,
             coherent_code: matches!(isa, Isa::X86_64 { .. }),
             asid_bits: isa.asid_bits().last().copied().unwrap_or_default(),
             retags: false,

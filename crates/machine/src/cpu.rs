@@ -14,7 +14,7 @@ use crate::counters::{Counters, add};
 use crate::lock;
 use crate::machine::{Machine, Operation};
 use crate::mmu::Flaw;
-use crate::tlb::{Tlb, WalkCache};
+use crate::tlb::{Absences, Tlb, WalkCache};
 
 thread_local! {
     /// The CPU that the thread runs as. A plain cell with a constant start, so that a reading costs
@@ -39,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) asid: Asid,
     pub(crate) tlb: Tlb,
     pub(crate) walks: WalkCache,
+    /// Entries that it found not valid.
+    pub(crate) absences: Absences,
     /// The root last installed with each tag: the tag's translations should agree with it.
     pub(crate) spaces: HashMap<u16, Pfn>,
     /// A space was installed, and nothing accessed since; whether its tag had another root before.
@@ -60,6 +62,7 @@ impl Bank {
             asid: Asid::default(),
             tlb: Tlb::new(config.tlb),
             walks: WalkCache::new(config.tlb.walks),
+            absences: Absences::default(),
             spaces: HashMap::new(),
             installed: None,
         };

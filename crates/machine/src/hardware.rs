@@ -197,6 +197,7 @@ impl Machine<'_> {
         core.tlb.drop_if(|held| {
             held.asid == flush.asid && !held.global && reaches(flush, held.pages())
         });
+        core.absences.drop_reached(flush);
         core.walks.drop_if(|held| {
             held.asid == flush.asid && reaches_tables(flush, PageSpan::block(held.page, held.order))
         });

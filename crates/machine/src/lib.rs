@@ -43,8 +43,6 @@
 //! * **The kernel's own addresses.** The library reads RAM directly; programs run in user mode
 //!   only, and pages without user rights simply trap. No protection keys, no shadow stacks, no
 //!   pointer tags, no second stage, no devices.
-//! * **Cached absence.** riscv64 may cache that an entry is *not* valid; this machine does not, so
-//!   making an entry valid never needs a fence here.
 //! * **Speculation.** Only accesses walk. For rules about what *could* be cached, the examiner
 //!   makes up for that. Data caches have no model at all, and instruction caches none but the
 //!   examiner's: a fetch that could see old bytes returns the new ones and is reported.

@@ -218,6 +218,38 @@ impl WalkCache {
     }
 }
 
+/// Entries that walks of one CPU found not valid, newest last: level and pages of each, with its
+/// space's tag.
+#[derive(Default)]
+pub(crate) struct Absences(Vec<(Asid, u8, PageSpan)>);
+
+/// More are forgotten.
+const ABSENCES_MOST: usize = 64;
+
+impl Absences {
+    pub(crate) fn cover(&self, asid: Asid, page: Vpn) -> bool {
+        self.0.iter().any(|(tag, _, pages)| *tag == asid && pages.contains(page))
+    }
+
+    pub(crate) fn keep(&mut self, asid: Asid, level: u8, pages: PageSpan) {
+        if self.0.len() == ABSENCES_MOST {
+            self.0.remove(0);
+        }
+        self.0.push((asid, level, pages));
+    }
+
+    /// A flush reaches the CPU. Only the last level has leaves alone.
+    pub(crate) fn drop_reached(&mut self, flush: &Flush<'_>) {
+        self.0.retain(|(asid, level, pages)| {
+            let reached = match level {
+                0 => reaches(flush, *pages),
+                _ => reaches_tables(flush, *pages),
+            };
+            *asid != flush.asid || !reached
+        });
+    }
+}
+
 /// Whether `flush` reaches a translation of `pages`.
 ///
 /// One invalidation names one address: the first of each piece. It drops every translation that

@@ -64,13 +64,23 @@ impl Machine<'_> {
         Ok(frame.addr(shift).add(within))
     }
 
+    /// A walk ended with a trap: the CPU may keep that there is no entry.
+    fn absent(&self, core: &mut Core, at: At, kind: TrapKind) {
+        if self.config.caches_absence && kind == TrapKind::NotPresent {
+            let pages = PageSpan::block(at.page, self.geometry.order(at.level));
+            core.absences.keep(core.asid, at.level, pages);
+        }
+    }
+
     /// A program accesses `addr`: a fetch must not see what the frame held before.
     #[inline]
     pub(crate) fn fetched(&self, cpu: CpuId, addr: PhysAddr, access: Access) {
+        let frame = addr.pfn(self.geometry.page_shift);
         if access == Access::Execute
+            && self.ram.span().contains(frame)
             && let Some(mut ledger) = self.ledger()
         {
-            ledger.fetched(cpu, addr.pfn(self.geometry.page_shift));
+            ledger.fetched(cpu, frame);
         }
     }
 
@@ -107,6 +117,9 @@ impl Machine<'_> {
         page: Vpn,
         access: Access,
     ) -> Result<Translation, TrapKind> {
+        if core.absences.cover(core.asid, page) {
+            return Err(TrapKind::NotPresent);
+        }
         let counters = &self.bank(cpu).counters;
         add(&counters.walks, 1);
         let (level, limits) = (self.geometry.root_level(), Prot::all());
@@ -117,7 +130,8 @@ impl Machine<'_> {
         }
         loop {
             self.faults.opportunity();
-            match self.step(core, at)? {
+            let step = self.step(core, at).inspect_err(|kind| self.absent(core, at, *kind))?;
+            match step {
                 Step::Done { held, .. } => return Ok(held),
                 Step::Down(lower) => {
                     let order = self.geometry.order(at.level);

@@ -49,10 +49,10 @@
 //! 9. **Stale code.** Where fetches are not coherent with stores
 //!    ([`Config::coherent_code`](crate::Config::coherent_code)), each frame that an executable leaf
 //!    of a live table shows was published after it came into use and after it was written last
-//!    ([`publish_code`](quire_hw::Hardware::publish_code)). Stores of programs do not count, as they
-//!    publish their code themselves. Judged when such a leaf is stored, when its table becomes live,
-//!    at a fetch, and in the audit: a CPU may fetch ahead of the program, and may hold lines of a
-//!    frame from any earlier use of it.
+//!    ([`publish_code`](quire_hw::Hardware::publish_code)). Stores of programs do not count, as
+//!    they publish their code themselves. Judged when such a leaf is stored, when its table becomes
+//!    live, at a fetch, and in the audit: a CPU may fetch ahead of the program, and may hold lines
+//!    of a frame from any earlier use of it.
 //!
 //! Where tags of spaces change ([`Config::retags`](crate::Config::retags)), a translation under a
 //! tag that its CPU does not use now does no harm. Rules 1, 2, 4 and 5 then leave it alone until

@@ -18,6 +18,7 @@ use crate::space::{Advice, Area, AreaFlags, Space, View};
 use crate::spaces::{Fault, Lack, Resolved, Served};
 use crate::stats::Event;
 use crate::sync::Ordering;
+use crate::table::Touched;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Maps a page of a file, and its neighbours worth mapping. `None` when a change interfered, or
@@ -109,7 +110,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
 
     /// A write to a shared page of a file: marks the folio dirty, then grants the write.
     fn let_write(&self, view: &View<'_, A, H>, fault: &FilePage) -> Option<Resolved> {
-        let granted = grant_write(view, &self.index, fault).is_some();
+        let granted = grant_write(view, &self.index, fault).map(|_| Touched::Now);
         self.spaces().noted(view, fault.page, granted)
     }
 

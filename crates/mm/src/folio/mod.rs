@@ -24,6 +24,7 @@
 pub(crate) mod cached;
 pub(crate) mod clear;
 pub(crate) mod copy;
+pub(crate) mod flags;
 mod home;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -32,7 +33,7 @@ pub(crate) mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use cached::FolioFlags;
+pub(crate) use flags::FolioFlags;
 pub(crate) use home::Home;
 pub use state::Counts;
 pub(crate) use state::{Folio, Folios};

@@ -81,7 +81,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Decision::Touch(prot, seq) => {
                     let current = || is_still(&view, page, Some(seq));
                     let touched = view.tables().touch(page, access, prot, current);
-                    self.base.count(Event::Spurious, touched.into());
+                    self.base.count(Event::Spurious, touched.is_some().into());
                     Ok(self.noted(&view, page, touched))
                 }
                 Decision::Unshare(unshare) => self.unshare(&view, &unshare, fault.resched),

@@ -12,6 +12,7 @@ use crate::fault::{Cause, Choice, Installed};
 use crate::space::{Advice, Space, View};
 use crate::stats::{Event, FolioEvent};
 use crate::sync::spin_loop;
+use crate::table::Touched;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// A block of `order` for a fault in an area with `advice`, as far as the space's group has
@@ -38,15 +39,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Err(Error::NoMemory(order))
     }
 
-    /// Flushes this CPU's translation of `page`, whose leaf grants more by now.
-    pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
+    /// Flushes this CPU's translation of `page`, whose leaf grants more now, or granted it before.
+    pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn, touched: Touched) {
         let own = CpuSet::new();
         own.insert(self.base.hw.cpu());
         self.base.hw.flush(&Flush {
             asid: view.space.asid(),
             root: view.space.root(),
             pages: Some(Pieces::page(page)),
-            tables: false,
+            tables: touched == Touched::Before,
             cpus: &own,
         });
     }
@@ -97,12 +98,17 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Ends a fault that found a leaf, if the access is noted in it by now. The leaf only ever
     /// grants more by that, so other CPUs need no flush; this CPU's TLB may still hold the entry
     /// that made it fault.
-    pub(crate) fn noted(&self, view: &View<'_, A, H>, page: Vpn, noted: bool) -> Option<Resolved> {
-        if !noted {
+    pub(crate) fn noted(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        touched: Option<Touched>,
+    ) -> Option<Resolved> {
+        let Some(touched) = touched else {
             self.wait(view, page);
             return None;
-        }
-        self.forget(view, page);
+        };
+        self.forget(view, page, touched);
         Some(Resolved::Noted)
     }
 }

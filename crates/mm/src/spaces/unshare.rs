@@ -15,6 +15,7 @@ use crate::folio::copy::copy;
 use crate::folio::copy::copy_pieces;
 use crate::space::{Space, View};
 use crate::stats::Event;
+use crate::table::Touched;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Makes a COW page exclusive. `None` when a change interfered, or when a leaf was split for
@@ -31,7 +32,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Ok(None)
             }
             Claim::Kept(pages) => {
-                self.forget(view, unshare.page);
+                self.forget(view, unshare.page, Touched::Now);
                 self.base.count(Event::CowReuse, pages.count());
                 Ok(Some(Resolved::Unshared { pages, copied: None }))
             }

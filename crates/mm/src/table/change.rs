@@ -10,6 +10,16 @@ use super::word::NOTED;
 use super::{Gather, Locked, Run, Tables, What};
 use crate::folio::Folios;
 
+/// When a leaf came to allow an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touched {
+    /// Now.
+    Now,
+    /// It did before: the CPU used an older translation, or (riscv64 without Svvptc) that there was
+    /// none, in this table or in one above.
+    Before,
+}
+
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Grants `prot` on every leaf of `span`, and nothing else; but never to write where other
     /// spaces may map the page. No leaf may reach across an end of the span. `gather`
@@ -60,7 +70,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Notes an access to `page` that the leaf at it should have allowed: the accessed bit, the
-    /// dirty bit after a write, and the rights of `prot`. Returns whether there is a leaf that may
+    /// dirty bit after a write, and the rights of `prot`. `None` unless there is a leaf that may
     /// allow the access, and `current` says, under the lock of its table, that the rights hold.
     ///
     /// This only grants more, so that other CPUs need no flush. This CPU may still hold the
@@ -71,20 +81,22 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         access: Access,
         prot: Prot,
         current: impl FnOnce() -> bool,
-    ) -> bool {
+    ) -> Option<Touched> {
         let locked = self.lock_lowest(page, Level::LAST);
         let index = locked.index(page);
-        let Some((_, attrs)) = locked.leaf_at(index) else { return false };
+        let (_, attrs) = locked.leaf_at(index)?;
         let grant = granted(attrs, prot | attrs.prot());
         if !grant.allows(access) || !current() {
-            return false;
+            return None;
         }
         let noted = match access {
             Access::Write => NOTED,
             Access::Read | Access::Execute => Attrs::YOUNG,
         };
+        // In a contiguous block another word may say so already, and the CPU looks at this one.
         locked.note(index, grant, noted);
-        true
+        let was = attrs.prot() == grant && attrs.contains(noted);
+        Some(if was { Touched::Before } else { Touched::Now })
     }
 }
 

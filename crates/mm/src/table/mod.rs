@@ -68,7 +68,7 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use change::unwritten;
+pub(crate) use change::{Touched, unwritten};
 pub use divide::{Divided, Division};
 pub(crate) use evict::Eviction;
 pub(crate) use fork::{ForkLack, Heritage, Inherit};

@@ -5,6 +5,10 @@
 //! [`note`](Locked::note), and each of them comes here first. So no path can forget it. The folio's
 //! slot remembers it ([`FolioFlags::PUBLISHED`](crate::folio::FolioFlags::PUBLISHED)): it is done
 //! once for each folio, however often that is mapped.
+//!
+//! Cost: leaves that cannot be executed pay a test of their attributes, once for a run of entries.
+//! A run of code pays one load of each folio's state, which the fault has read before. The first
+//! one pays the lock of the folio's slot, and what the CPU needs.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, Sv57, X86_64, X86_64La57};
 use quire_hw::Transitions;
-use quire_machine::{Config, TlbGeometry};
+use quire_machine::{Config, Isa, TlbGeometry};
 use quire_script::{Bounds, Dice};
 
 /// A page-table format.
@@ -157,7 +157,8 @@ setup! {
     resizes in 0..=1;
     /// Contiguous blocks are cached entry by entry.
     apart in 0..=1;
-    /// A cached denial stays until it is flushed; on x86-64 in exact worlds only.
+    /// A cached denial stays until it is flushed; on x86-64 in exact worlds only. In others on
+    /// riscv64, cached absence does, too.
     stubborn in 0..=1;
     /// The CPU has no contiguous blocks: an entry that says so is malformed.
     plain in 0..=1;
@@ -241,6 +242,9 @@ impl Setup {
             contiguous: self.plain == 0,
             joins_contiguous: self.apart == 0,
             rewalks_on_denial: self.stubborn == 0 || always && self.exact == 0,
+            caches_absence: self.stubborn == 1
+                && self.exact == 0
+                && matches!(base.isa, Isa::Riscv64(_)),
             // Windows are small, too; and each flush looks at all of it.
             tlb: TlbGeometry { first: 16, sets: 16, ways: 8, walks: 16 },
             ..base

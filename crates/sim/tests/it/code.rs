@@ -289,6 +289,7 @@ fn changes_of_code<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let (file, disk) = text(mm, Store::ReadWrite);
     let backing = Backing::File { id: file, page: 0 };
     let own = space(mm, cpu, (1, Prot::RX, backing));
+    mm.spaces().set_read_order(&own, span::<A>(0, PAGES), Some(Order::new(4))).unwrap();
     for at in 0..PAGES {
         access(mm, cpu, (&own, &disk), (page::<A>(at), None));
     }
@@ -312,11 +313,17 @@ fn changes_of_code<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
         panic!("{}: {pinned:?}", A::NAME);
     }
     disk.write_back(mm, file, &[&own]).unwrap();
+    // The folio across the end is held, so it is not split: the library zeroes a part of it.
+    let wanted = FilePages::new(17, 18);
+    let (held, _) = mm.files().read(file, wanted, &mut reader, Pattern::Normal).unwrap();
+    let before = published(mm);
     {
         let _op = cpu.operation("truncate");
         mm.files().truncate(file, 18, &[&own][..]).unwrap();
         mm.files().truncate(file, PAGES, &[&own][..]).unwrap();
     }
+    mm.files().release(held);
+    assert_eq!(published(mm), before + 1, "{}: zeroes", A::NAME);
     sound(mm, "truncate");
     assert_eq!(access(mm, cpu, (&own, &disk), (page::<A>(17), None)), word(18, 0));
     access(mm, cpu, (&own, &disk), (page::<A>(19), None));

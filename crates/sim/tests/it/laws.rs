@@ -6,10 +6,12 @@ use std::sync::Mutex;
 
 use quire::Mm;
 use quire::fault::SizePolicy;
-use quire::space::{Request, Space};
-use quire_arch::{Arch, Arm4k, Sv39, X86_64};
+use quire::space::{At, Request, Space};
+use quire_arch::{Arch, Arm4k, Sv39, Sv48, X86_64};
 use quire_hw::{Flush, FrameRun, Hardware, Pieces, Poisoned, Profile, Reuse, TableFrame};
 use quire_machine::{Config, Cpu, Machine, Rule};
+use quire_sim::program::Program;
+use quire_sim::stage::stage;
 use quire_sim::system::{self, Stock};
 use quire_units::{Access, Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
@@ -266,6 +268,35 @@ fn each(breach: Breach) -> [Option<Rule>; 6] {
         found::<Sv39>(Config::riscv64_sv39(), breach),
         found::<Sv39>(without(Config::riscv64_sv39()), breach),
     ]
+}
+
+/// A CPU that goes on using that an entry was not valid (riscv64 without Svvptc) faults once more:
+/// the library finds the leaf, and drops what the CPU keeps, also of upper tables.
+#[test]
+fn cached_absence_costs_one_more_fault_and_nothing_else() {
+    for (caches_absence, faults) in [(false, 1), (true, 2)] {
+        let config = Config { caches_absence, ..Config::riscv64_sv48().with_cpus(2) };
+        stage::<Sv48>(config, 2048, &[2], |mm, cpu| {
+            let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(1 << 30));
+            let space = mm.space(Asid(1), window).unwrap();
+            let program = Program::on(cpu, mm, &space);
+            for at in [0x1000, 0x1008, 0x4_0000, 0x800_0000].map(Vpn::new) {
+                // No table of any level is there for some of them.
+                mm.map(&space, &Request::anon(8).at(At::Fixed(at))).unwrap();
+                let write = |page: Vpn| program.write(page, page.get()).map(|done| done.len());
+                assert_eq!(write(at), Ok(faults), "{at}");
+                assert_eq!(write(at.add(1)), Ok(0), "{at}: the same folio");
+                assert_eq!(write(at.add(4)), Ok(faults), "{at}: another folio");
+            }
+            let other = mm.hardware().cpu(1);
+            let page = Vpn::new(0x1000);
+            let second = Program::on(&other, mm, &space);
+            assert_eq!(second.read(page), Ok(page.get()));
+            cpu.bind();
+            [cpu, &other].into_iter().for_each(Cpu::leave);
+            mm.destroy(space);
+        });
+    }
 }
 
 #[test]

@@ -209,7 +209,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
                 Err(TrapKind::Malformed(_)) => return assert!(allowed, "{page} {access:?}"),
                 Err(_) if !allowed => return,
                 Err(_) => {
-                    assert!(self.tables.touch(page, access, rights, || true));
+                    assert!(self.tables.touch(page, access, rights, || true).is_some());
                     let pages = Some(Pieces::page(page));
                     let root = self.target.root;
                     let tag = self.target.tag.expect("the tree has one");

@@ -58,8 +58,8 @@ pub use copy::copy_user;
 pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
 pub use interrupts::{idle, interrupt};
 pub use mmu::{
-    clears, devices, enter, fence_fetches, flush, kernel_root, leave, profile, publish, publish_code,
-    root_template,
+    clears, devices, enter, fence_fetches, flush, kernel_root, leave, profile, publish,
+    publish_code, root_template,
 };
 pub use plic::listen_to_disk;
 pub use power::{power_off, random};
