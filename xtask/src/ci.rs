@@ -188,12 +188,13 @@ fn kernel(root: &Path, steps: &mut Steps) {
         }
         steps.run(&name, tests);
     }
+    steps.run("kernel CPUs", cargo(&["xtask", "cpus", "--short"]));
 }
 
 /// The checks of the kernel that riscv64 has in `make test`: those that need no packages of another
 /// release, and take no time for its own sake. `make soak` has them all.
-const SHORT: [&str; 7] =
-    ["abicheck", "cowcheck", "wild", "badelf", "argcheck", "forkbench", "selftest"];
+const SHORT: [&str; 8] =
+    ["abicheck", "cowcheck", "wild", "badelf", "argcheck", "forkbench", "selftest", "tags"];
 
 fn kernel_clippy(root: &Path, compiler: &Compiler, steps: &mut Steps) {
     let Some(mut clippy) = compiler.clippy(root) else {

@@ -521,7 +521,9 @@ pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> An
         return Err(Errno::EPERM.into());
     }
     let others = quire::units::CpuSet::new();
-    (0..isa::cpu_count()).for_each(|number| others.insert(quire::units::CpuId::new(number)));
+    for number in 0..isa::cpu_count() {
+        others.insert(quire::units::CpuId::new(number));
+    }
     isa::serialize_others(&others);
     Ok(0)
 }

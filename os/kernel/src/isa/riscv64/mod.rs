@@ -51,6 +51,8 @@ mod vectors;
 
 use quire::arch::{Arch, Attrs};
 
+use super::Facts;
+
 pub use clock::{alarm, now};
 pub use console::{put, take};
 pub use context::{Context, run};
@@ -59,7 +61,7 @@ pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
 pub use interrupts::{idle, interrupt};
 pub use mmu::{
     clears, devices, enter, flush, kernel_root, leave, profile, publish, publish_code,
-    root_template,
+    root_template, tags,
 };
 pub use plic::listen_to_disk;
 pub use power::{power_off, random};
@@ -103,6 +105,19 @@ pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::D
 /// Extensions that are not switched on are left out.
 pub fn features() -> (u64, u64) {
     (LETTERS.bytes().fold(0, |bits, letter| bits | 1 << (letter - b'a')), 0)
+}
+
+/// Features of the boot CPU that others lack, for the log.
+pub fn facts() -> Facts<6> {
+    let features = cpu::features();
+    Facts([
+        ("levels", Format::LEVELS.len() as u64),
+        ("tags", tags().into()),
+        ("svnapot", features.folds.into()),
+        ("sets flags", features.sets_accessed.into()),
+        ("zicboz", features.clear_block_bytes.map_or(0, |bytes| bytes as u64)),
+        ("sstc", features.alarms.into()),
+    ])
 }
 
 /// The extensions with one letter that programs may use.

@@ -25,12 +25,12 @@ pub use apic::{alarm, idle, interrupt};
 pub use clock::{now, random, realtime};
 pub use console::{put, take};
 pub use context::Context;
-pub use cpus::{cpu_count, start_cpus};
+pub use cpus::{cpu_count, facts, start_cpus};
 pub use disk::{DiskPort, disk, listen_to_disk, take_disk_news};
 pub use flush::{flush, publish, serialize_others};
 pub use local::cpu;
 pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
-pub use space::{enter, kernel_root, leave, root_template};
+pub use space::{enter, kernel_root, leave, root_template, tags};
 pub use traps::run;
 pub use user::copy_user;
 
