@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "tags";
 /// take on a busy machine. The fewest tags that are used are two more than the CPUs; with fewer,
 /// each switch flushes.
 const CASES: [(&[&str], Option<u32>, &str, u64); 5] = [
-    (&["crowd", "4200"], None, "1536M", 300),
+    (&["crowd", "4200"], None, "1536M", 600),
     (&["crowd", "300"], Some(CPUS + 2), "512M", 120),
     (&["crowd", "100"], Some(1), "512M", 120),
     (&["stress", "10", "3", "3"], Some(CPUS + 2), "512M", 120),

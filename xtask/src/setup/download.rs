@@ -104,6 +104,11 @@ pub fn debian_root(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     Ok(whole)
 }
 
+/// The beginnings of the names of packages that newer releases have for a kernel's parts, where the
+/// package `linux-image-` only asks for them: the kernel, beside the list of its drivers, and
+/// these.
+const PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
+
 /// The newest kernel that Debian has for virtual machines of `isa`.
 ///
 /// # Errors
@@ -117,6 +122,16 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     let name = packages.newest_kernel(isa)?;
     println!("Fetching {name}.");
     packages.unpack(&name, "linux")?;
+    if image(&boot).is_none() {
+        for start in PARTS {
+            packages.unpack(&name.replacen("linux-image-", start, 1), "linux")?;
+        }
+        let version = name.trim_start_matches("linux-image-");
+        let file = boot.with_file_name("usr/lib/modules").join(version).join("vmlinuz");
+        fs::create_dir_all(&boot)
+            .and_then(|()| fs::rename(&file, boot.join(format!("vmlinuz-{version}"))))
+            .map_err(|error| missing(format!("{}: {error}.", file.display())))?;
+    }
     image(&boot).ok_or_else(|| missing(format!("the package {name} has no boot/vmlinuz.")))
 }
 

@@ -343,7 +343,7 @@ pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
     }
     // The space that is left ends after the root was changed, if it ends here.
     let left = core::mem::replace(here, memory.cloned());
-    if let (Some(left), false) = (&left, TAGS.are_used()) {
+    if let (Some(left), false) = (&left, isa::KEEPS && TAGS.are_used()) {
         left.space.leave(cpu);
     }
 }

@@ -80,6 +80,9 @@ pub const IMAGE: u64 = DIRECT;
 /// The end of a program's address space, in bytes.
 pub const USER_END: u64 = 1 << 48;
 
+/// A CPU that leaves a space keeps its translations.
+pub const KEEPS: bool = true;
+
 /// The answer of `uname -m`.
 pub const MACHINE: &str = "aarch64";
 

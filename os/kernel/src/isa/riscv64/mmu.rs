@@ -4,10 +4,10 @@
 //! are global. Other CPUs are flushed by the firmware (SBI, RFENCE), which interrupts them in
 //! machine mode: they obey wherever they are, also with their interrupts off.
 //!
-//! A CPU that leaves a space keeps its translations, and is flushed as those that are in it are. A
-//! CPU that joins them fences first: by the manual (SFENCE.VMA) a store to a table is ordered
-//! before this CPU's walks by such a fence alone, and a CPU that changed a table before has not
-//! flushed here.
+//! A CPU that enters a space fences first, whatever it holds of it. By the manual (SFENCE.VMA) a
+//! store to a table is ordered before this CPU's walks by such a fence alone, and a CPU that
+//! changed a table has flushed only those that it saw in the space. So a CPU that left is in no
+//! space, and is not interrupted for it.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering, fence};

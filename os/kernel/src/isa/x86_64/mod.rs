@@ -59,6 +59,9 @@ pub const DEVICE_FLAGS: Attrs = Attrs::DEVICE;
 /// The flags of the kernel's own leaves besides their rights.
 pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
 
+/// A CPU that leaves a space keeps its translations.
+pub const KEEPS: bool = true;
+
 /// The answer of `uname -m`.
 pub const MACHINE: &str = "x86_64";
 
