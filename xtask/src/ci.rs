@@ -188,12 +188,13 @@ fn kernel(root: &Path, steps: &mut Steps) {
         }
         steps.run(&name, tests);
     }
+    steps.run("kernel CPUs", cargo(&["xtask", "cpus", "--short"]));
 }
 
 /// The checks of the kernel that riscv64 has in `make test`: those that need no packages of another
 /// release, and take no time for its own sake. `make soak` has them all.
-const SHORT: [&str; 7] =
-    ["abicheck", "cowcheck", "wild", "badelf", "argcheck", "forkbench", "selftest"];
+const SHORT: [&str; 8] =
+    ["abicheck", "cowcheck", "wild", "badelf", "argcheck", "forkbench", "selftest", "tags"];
 
 /// The style of the workspace in `dir`, which is built for the bare targets of `isas`.
 fn apart(root: &Path, dir: &Path, name: &str, isas: &[Isa], steps: &mut Steps) {

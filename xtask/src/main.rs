@@ -54,6 +54,8 @@ enum Command {
     Compare(Compare),
     /// Run the programs that check something on Quire's kernel (a step of `ci`)
     KernelTests(KernelTests),
+    /// Boot Quire's kernel on each of a list of emulated CPUs, and print what they have
+    Cpus(Cpus),
     /// Run Linux's own tests of memory management on Linux and on Quire's kernel, side by side
     Selftests(Selftests),
     /// Run the tests longer and from other seeds, until something fails (what `make soak` does)
@@ -183,9 +185,21 @@ struct KernelTests {
     /// Which CPUs, as QEMU names them, such as rv64,svnapot=on; the one that can do the most
     #[arg(long)]
     cpu: Option<String>,
-    /// Only these: abicheck, stress, abuse, disk, swap; QUIRE_STRESS_SECONDS and
+    /// Only these: abicheck, stress, abuse, tags, disk, swap; QUIRE_STRESS_SECONDS and
     /// QUIRE_ABUSE_SECONDS are how long these two run, QUIRE_ABUSE_SEED is what abuse draws from
     programs: Vec<String>,
+}
+
+#[derive(Args)]
+struct Cpus {
+    /// Only CPUs of this ISA
+    #[arg(long, value_enum)]
+    arch: Option<Isa>,
+    /// Only those that `make test` has
+    #[arg(long)]
+    short: bool,
+    /// Only these, as QEMU names them, such as cortex-a53
+    names: Vec<String>,
 }
 
 #[derive(Args)]
@@ -236,6 +250,10 @@ fn main() -> ExitCode {
         Command::Run(words) => run(&root, words),
         Command::Compare(words) => compare(&root, words),
         Command::KernelTests(words) => kernel_tests(&root, &words),
+        Command::Cpus(Cpus { arch, short, names }) => {
+            let choice = guest::Choice { isa: arch, is_short: short, names };
+            guest::cpus(&root, &choice).map_or_else(|missing| skips(&missing), exit)
+        }
         Command::Selftests(words) => selftests(&root, words),
         Command::Soak(Soak { rounds, seed }) => {
             exit(soak::run(&root, &soak::What { rounds, seed }))

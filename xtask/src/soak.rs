@@ -96,6 +96,7 @@ fn steps(rounds: u32, seed: u64, build_dir: &Path) -> Vec<Step> {
     for isa in Isa::ALL {
         all.extend(on_kernel(isa, seed));
     }
+    all.push(Step::new("emulated CPUs".to_owned(), &["xtask", "cpus"]));
     all
 }
 

@@ -70,6 +70,7 @@ fn start(boot: isa::Boot) -> ! {
     #[cfg(feature = "checks")]
     scripts::init(boot.command_line);
     isa::start_cpus(begin);
+    log!("CPU: {}", isa::facts());
     log!("{} CPUs, {} ms", isa::cpu_count(), isa::now() / 1_000_000);
     #[cfg(feature = "checks")]
     scripts::run(boot.command_line);
@@ -180,7 +181,7 @@ impl<'a> Words<'a> {
                 Some(("init", path)) => words.init = path.as_bytes(),
                 Some(("root", name)) => words.root = Some(name),
                 // These are `memory`'s and `disk`'s.
-                Some(("check" | "ram0" | "zram0", _)) => {}
+                Some(("check" | "ram0" | "tags" | "zram0", _)) => {}
                 Some(_) if !word.contains('.') => words.envs.push(word.as_bytes()),
                 _ => {}
             }

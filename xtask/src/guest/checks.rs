@@ -15,6 +15,7 @@ use super::disk_checks;
 use super::kernel::Kernel;
 use super::machine::Ending;
 use super::run::{Order, boot_kernel, prepare};
+use super::tag_checks;
 use crate::steps::Missing;
 
 /// Programs, their arguments, and how many seconds they may take on a busy machine.
@@ -48,7 +49,7 @@ const ODD_WORDS: [&[u8]; 12] = [
 const ODD_SECONDS: u64 = 60;
 
 /// How many CPUs the machine has.
-const CPUS: u32 = 4;
+pub(super) const CPUS: u32 = 4;
 
 /// How much memory it has; `oom` eats all of it.
 const MEMORY: &str = "512M";
@@ -120,6 +121,11 @@ pub fn check(
     if only.is_empty() || only.iter().any(|name| name == disk_checks::NAME) {
         order.looks_at_frames = true;
         let count = disk_checks::check(root, &kernel, &mut order)?;
+        sum.passed += count.passed;
+        sum.failed += count.failed;
+    }
+    if only.is_empty() || only.iter().any(|name| name == tag_checks::NAME) {
+        let count = tag_checks::check(root, &kernel, &mut order)?;
         sum.passed += count.passed;
         sum.failed += count.failed;
     }

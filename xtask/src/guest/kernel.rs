@@ -40,7 +40,7 @@ impl Kernel {
     /// The reason there is none.
     pub(super) fn find(root: &Path, isa: Isa, name: &str, looks: bool) -> Result<Self, Missing> {
         match name {
-            "quire" => Ok(Self { file: build(root, isa, looks)?, linux: None }),
+            "quire" => Self::quire(root, isa, if looks { &["checks"] } else { &[] }),
             "linux" | "stock" => {
                 Ok(Self { file: setup::linux(root, isa)?, linux: Some(linux_words(name)) })
             }
@@ -50,6 +50,14 @@ impl Kernel {
             }
             path => Err(failed(format!("--kernel is `quire`, `linux` or a file, not `{path}`."))),
         }
+    }
+
+    /// Quire's kernel with these features; empty names are none.
+    ///
+    /// # Errors
+    /// The reason it cannot be built.
+    pub(super) fn quire(root: &Path, isa: Isa, features: &[&str]) -> Result<Self, Missing> {
+        Ok(Self { file: build(root, isa, features)?, linux: None })
     }
 
     /// The command line: the words for the kernel, then init's settings (`KEY=VALUE`). The program
@@ -78,13 +86,13 @@ fn broken(sentence: String) -> Missing {
 const FLAGS: &str = "-Crelocation-model=static -Cforce-frame-pointers=yes -Dwarnings";
 
 /// Builds Quire's kernel with the compiler for bare targets.
-fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
+fn build(root: &Path, isa: Isa, features: &[&str]) -> Result<PathBuf, Missing> {
     let compiler = setup::bare(root)?;
     let place = build_dir(root).join("kernel");
     let mut cargo = compiler.cargo(root);
     cargo
         .args(["build", "--quiet", "--release", "--target", isa.target()])
-        .args(looks.then_some("--features=checks"))
+        .args(["--features", &features.join(" ")])
         .current_dir(root.join("os/kernel"))
         .env("CARGO_TARGET_DIR", &place)
         .env("RUSTFLAGS", FLAGS);

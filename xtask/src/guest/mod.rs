@@ -14,7 +14,8 @@
 //! * `modules` are the drivers that Linux needs for a disk, and for swap.
 //! * `request` refuses impossible orders before anything is built; `elf` reads programs.
 //! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures`
-//!   reads their output; `make test` runs `checks` and `disk_checks` on Quire's kernel.
+//!   reads their output; `make test` runs `checks`, `disk_checks` and `tag_checks` on Quire's
+//!   kernel; `cpus` boots it on a list of CPUs.
 //!
 //! Each run builds everything anew, but keeps Debian's packages.
 
@@ -22,6 +23,7 @@ mod checks;
 mod compare;
 mod console;
 mod cpio;
+mod cpus;
 mod disk;
 mod disk_checks;
 mod elf;
@@ -34,9 +36,11 @@ mod modules;
 mod programs;
 mod request;
 mod run;
+mod tag_checks;
 
 pub use checks::check;
 pub use compare::{Comparison, compare};
+pub use cpus::{Choice, cpus};
 pub use figures::Figure;
 pub use isa::Isa;
 pub use machine::Accel;

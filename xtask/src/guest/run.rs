@@ -166,10 +166,15 @@ pub(super) fn boot_disk(
     start(root, kernel, order, &archive, Some(disk), is_shown)
 }
 
+/// Installs the emulator of whole machines if need be.
+pub(super) fn find_emulator(isa: Isa) -> Result<(), Missing> {
+    let (program, packages) = isa.emulator();
+    setup::system_emulator(program, packages)
+}
+
 /// Installs the emulator if need be; gives the order's kernel.
 pub(super) fn prepare(root: &Path, order: &Order) -> Result<Kernel, Missing> {
-    let (program, packages) = order.isa.emulator();
-    setup::system_emulator(program, packages)?;
+    find_emulator(order.isa)?;
     Kernel::find(root, order.isa, &order.kernel, order.looks_at_frames)
 }
 

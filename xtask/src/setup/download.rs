@@ -17,8 +17,9 @@ use crate::steps::{Missing, build_dir};
 /// one that distributions keep for long.
 const OLDEST_LINUX: (u32, u32) = (6, 12);
 
-/// The last release of Debian without riscv64, and the first suite with it.
-const BEFORE_RISCV: (u32, &str) = (12, "trixie");
+/// The last release of Debian without riscv64, with the first suite that has it, and the newest: a
+/// mirror may have lists of one of them that do not belong together, which apt refuses.
+const BEFORE_RISCV: [(u32, &str); 2] = [(12, "trixie"), (12, "sid")];
 
 /// A static busybox for `isa`: one that was unpacked before, the host's own, or Debian's.
 ///
@@ -103,6 +104,11 @@ pub fn debian_root(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     Ok(whole)
 }
 
+/// The beginnings of the names of packages that newer releases have for a kernel's parts, where the
+/// package `linux-image-` only asks for them: the kernel, beside the list of its drivers, and
+/// these.
+const PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
+
 /// The newest kernel that Debian has for virtual machines of `isa`.
 ///
 /// # Errors
@@ -116,6 +122,16 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     let name = packages.newest_kernel(isa)?;
     println!("Fetching {name}.");
     packages.unpack(&name, "linux")?;
+    if image(&boot).is_none() {
+        for start in PARTS {
+            packages.unpack(&name.replacen("linux-image-", start, 1), "linux")?;
+        }
+        let version = name.trim_start_matches("linux-image-");
+        let file = boot.with_file_name("usr/lib/modules").join(version).join("vmlinuz");
+        fs::create_dir_all(&boot)
+            .and_then(|()| fs::rename(&file, boot.join(format!("vmlinuz-{version}"))))
+            .map_err(|error| missing(format!("{}: {error}.", file.display())))?;
+    }
     image(&boot).ok_or_else(|| missing(format!("the package {name} has no boot/vmlinuz.")))
 }
 
@@ -205,7 +221,17 @@ impl Packages {
         if !may_install() {
             return Err(missing("QUIRE_INSTALL=no: nothing is fetched.".to_owned()));
         }
-        let Some(suites) = suites((isa == Isa::Riscv64).then_some(BEFORE_RISCV)) else {
+        if isa != Isa::Riscv64 {
+            return Self::in_suite(root, isa, None);
+        }
+        let [first, newest] = BEFORE_RISCV;
+        Self::in_suite(root, isa, Some(first)).or_else(|_| Self::in_suite(root, isa, Some(newest)))
+    }
+
+    /// The packages of the system's own release and its backports, or of `instead`, if its release
+    /// is no newer than that.
+    fn in_suite(root: &Path, isa: Isa, instead: Option<(u32, &str)>) -> Result<Self, Missing> {
+        let Some(suites) = suites(instead) else {
             return Err(missing("this is no Debian: name a kernel by its path.".to_owned()));
         };
         let dir = build_dir(root).join("guest").join(isa.name());

@@ -154,8 +154,9 @@ impl<A: Arch> Space<A> {
         asids.enter(&self.tag, cpu)
     }
 
-    /// Announces that `cpu` holds no translation of the space any more: it has switched away *and*
-    /// flushed the space's tag.
+    /// Announces that `cpu` uses no translation of the space any more: it has switched away *and*
+    /// flushed the space's tag, or flushes that whenever it joins the space again
+    /// ([`Entered::joined`]).
     #[inline]
     pub fn leave(&self, cpu: CpuId) {
         self.tag.leave(cpu);

@@ -56,7 +56,8 @@ impl Tag {
         self.cpus.insert(cpu)
     }
 
-    /// `cpu` holds no translation any more: it has left the space *and* flushed the tag.
+    /// `cpu` uses no translation any more: it has left the space *and* flushed the tag, or flushes
+    /// it whenever it [joins](Self::join) the space again.
     #[inline]
     pub fn leave(&self, cpu: CpuId) {
         self.cpus.remove(cpu);

@@ -5,8 +5,9 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
+use quire_hw::{Flush, Hardware};
 use quire_machine::{Config, Cpu, Machine, Ram, Rule};
-use quire_units::{Asid, CpuId, PageSpan, VirtAddr, Vpn};
+use quire_units::{Asid, CpuId, CpuSet, Order, PageSpan, VirtAddr, Vpn};
 
 use super::{Asids, Tag};
 use crate::phys::{CpuCache, Slot};
@@ -60,6 +61,9 @@ struct Bench<'a, 'm, 'r, A> {
     words: [[u64; PAGES as usize]; SPACES],
     /// A defect: the CPUs never flush when they enter.
     forgets: bool,
+    /// A CPU that leaves a space keeps its translations, and is flushed as if it were there;
+    /// otherwise it drops them when it joins the space again.
+    keeps: bool,
 }
 
 impl<A: Arch> Bench<'_, '_, '_, A> {
@@ -83,14 +87,24 @@ impl<A: Arch> Bench<'_, '_, '_, A> {
             // The CPU may still walk the tables that it leaves.
             let _ = cpu.read(Self::addr(0));
             cpu.switch(space.root(), entered.asid);
+            if entered.joined && !self.keeps {
+                let pages = None;
+                let (asid, root, stride) = (entered.asid, space.root(), Order::ZERO);
+                let own = CpuSet::new();
+                own.insert(cpu.number());
+                let hw = self.mm.hardware();
+                hw.flush(&Flush { asid, root, pages, stride, tables: true, cpus: &own });
+            }
         } else {
             cpu.switch(space.root(), entered.asid);
             if flushes {
                 cpu.flush_all();
             }
-            if let Some(left) = self.at[by].filter(|left| *left != to) {
-                self.space(left).leave(cpu.number());
-            }
+        }
+        if let (Some(left), false) = (self.at[by], self.asids.are_used() && self.keeps)
+            && left != to
+        {
+            self.space(left).leave(cpu.number());
         }
         self.at[by] = Some(to);
     }
@@ -98,8 +112,11 @@ impl<A: Arch> Bench<'_, '_, '_, A> {
     fn leave(&mut self, by: usize) {
         let cpu = &self.cpus[by];
         cpu.leave();
-        if let (Some(left), false) = (self.at[by].take(), self.asids.are_used()) {
-            cpu.flush_all();
+        let keeps = self.asids.are_used() && self.keeps;
+        if let (Some(left), false) = (self.at[by].take(), keeps) {
+            if !self.asids.are_used() {
+                cpu.flush_all();
+            }
             self.space(left).leave(cpu.number());
         }
     }
@@ -190,7 +207,7 @@ fn with<A: Arch>(config: Config, count: u32, test: impl FnOnce(&mut Bench<'_, '_
     };
     let spaces = (0..SPACES).map(space).collect();
     let (at, words) = ([None; CPUS], [[0; PAGES as usize]; SPACES]);
-    let mut bench = Bench { mm: &mm, cpus, at, asids, spaces, words, forgets: false };
+    let mut bench = Bench { mm: &mm, cpus, at, asids, spaces, words, forgets: false, keeps: true };
     test(&mut bench);
     let is_good = !bench.forgets;
     (0..CPUS).for_each(|cpu| bench.leave(cpu));
@@ -203,12 +220,15 @@ fn with<A: Arch>(config: Config, count: u32, test: impl FnOnce(&mut Bench<'_, '_
 }
 
 fn runs<A: Arch>(config: Config, count: u32, ops: &[Op]) {
-    with::<A>(config, count, |bench| {
-        for op in ops {
-            bench.step(*op).expect("memory suffices");
-            assert_eq!(bench.mm.hardware().verdict(), Ok(()), "{op:?}");
-        }
-    });
+    for keeps in [true, false] {
+        with::<A>(config, count, |bench| {
+            bench.keeps = keeps;
+            for op in ops {
+                bench.step(*op).expect("memory suffices");
+                assert_eq!(bench.mm.hardware().verdict(), Ok(()), "{op:?}");
+            }
+        });
+    }
 }
 
 fn riscv64(asid_bits: u32) -> Config {

@@ -46,13 +46,17 @@
 //! | `cpu_count()` | how many CPUs there are, at most [`MAX_CPUS`] |
 //! | `kernel_root(Pfn)` | from now on the kernel's half is under this root; the table that boot used is given up |
 //! | `root_template()` | words of a new space's root table that are the kernel's: pairs (index, word). Empty where the halves have a root each |
-//! | `enter(root, asid)`, `leave()` | makes a space the current one of this CPU; makes none current. Both say whether translations of the space left before may remain on this CPU |
+//! | `tags()` | how many tags of spaces all CPUs have, tag 0 included, which is the kernel's |
+//! | `enter(root, Entered)` | makes a space the current one of this CPU, with the flush that [`Entered`](quire::tags::Entered) asks for |
+//! | `KEEPS` | a CPU that leaves a space goes on to hold its translations, and to be flushed; else `enter` drops them where it joins the space again |
+//! | `leave(keeps)` | makes no space current; unless it `keeps` them, translations under tag 0 are dropped |
 //! | `flush(&Flush)` | all of [`Hardware::flush`](quire::hw::Hardware::flush), other CPUs included |
 //! | `publish()` | the barrier after a store to a table, so that walkers see it |
 //! | `publish_code(FrameSpan)` | all of [`Hardware::publish_code`](quire::hw::Hardware::publish_code), other CPUs included |
 //! | `features() -> (u64, u64)` | `AT_HWCAP` and `AT_HWCAP2` |
 //! | `clears()` | the ways to clear memory, a [`Chosen`](quire::hw::Chosen) |
 //! | `serialize_others(&CpuSet)` | a full barrier on each of these CPUs (`membarrier`) |
+//! | `facts() -> impl Display` | features of the boot CPU that others lack, for the log |
 //! | `profile()` | [`Profile`](quire::hw::Profile) |
 //! | `interrupt(CpuId)` | makes that CPU leave user mode, or wake from `idle` |
 //! | `idle(&dyn Fn() -> bool)` | sleeps until an interrupt, unless the function (called with interrupts off) says that there is work; interrupts are on afterwards |
@@ -70,6 +74,8 @@
 //!
 //! Boot ends by calling [`crate::start`] on the boot CPU, on its final stack, with interrupts off
 //! (the first `idle` or `run` turns them on), with all of low RAM mapped at `DIRECT`.
+
+use core::fmt;
 
 use quire::units::Access;
 
@@ -98,6 +104,18 @@ pub const DISKS_MAX: usize = 4;
 
 /// Bytes of a CPU's kernel stack; below it lies a page that is not mapped.
 pub const STACK_BYTES: usize = 64 << 10;
+
+/// Features that only some CPUs have: names, each with a number; 0 is none.
+pub struct Facts<const COUNT: usize>([(&'static str, u64); COUNT]);
+
+impl<const COUNT: usize> fmt::Display for Facts<COUNT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(at, (name, number))| {
+            let before = if at == 0 { "" } else { ", " };
+            write!(f, "{before}{name} {number}")
+        })
+    }
+}
 
 /// A system call as the program made it.
 #[derive(Clone, Copy, Debug)]

@@ -42,6 +42,7 @@ pub(crate) use shared::{Everyone, is_there};
 pub(crate) use space::{
     Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,
 };
+pub(crate) use tags::rollovers;
 
 use crate::isa::{Boot, Format, MAX_CPUS};
 
@@ -77,6 +78,7 @@ pub(crate) fn init(boot: &Boot) {
     canary::init(boot.command_line);
     let mut early = early::Early::new(boot);
     map::switch(boot, &mut early);
+    tags::init(boot.command_line);
     let span = early.span();
     let slots = early.array(span.count as usize, Slot::empty);
     let caches = early.array(MAX_CPUS, CpuCache::new);

@@ -18,7 +18,8 @@ use spin::Once;
 use spin::mutex::SpinMutex;
 
 use super::shared::{self, Objects};
-use super::{PAGE, PAGE_SHIFT, mm, tags};
+use super::tags::TAGS;
+use super::{PAGE, PAGE_SHIFT, mm};
 use crate::isa::{self, Format, MAX_CPUS};
 
 /// Where areas are placed that may be anywhere: above the lowest TiB, below the stack's room.
@@ -41,6 +42,9 @@ const PIECE: u64 = 16;
 
 /// The page where each program finds [`isa::TRAMPOLINE`].
 const TRAMPOLINE: u64 = isa::USER_END - STACK_ROOM;
+
+/// A new space's tag: it gets its own when a CPU enters it.
+const UNTAGGED: Asid = Asid(0);
 
 /// Where programs find code that calls `rt_sigreturn`.
 pub(crate) fn trampoline() -> u64 {
@@ -77,11 +81,10 @@ impl Memory {
     /// A space without areas.
     ///
     /// # Errors
-    /// `ENOMEM`; `EAGAIN` when too many spaces are there already.
+    /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>, Errno> {
-        let asid = tags::take().ok_or(Errno::EAGAIN)?;
-        let space = root().and_then(|root| mm().space_over(root, asid, WINDOW).map_err(errno));
-        Self::wrap(asid, space, Break::default(), Objects::default())
+        let space = mm().space_over(root()?, UNTAGGED, WINDOW).map_err(errno)?;
+        Ok(Self::wrap(space, Break::default(), Objects::default()))
     }
 
     /// A copy of this one, all of whose memory is shared until it is written.
@@ -89,47 +92,31 @@ impl Memory {
     /// # Errors
     /// As for [`new`](Self::new).
     pub(crate) fn fork(&self) -> Result<Arc<Self>, Errno> {
-        let asid = tags::take().ok_or(Errno::EAGAIN)?;
         let heap = *self.heap.lock();
-        let fork = |root| mm().fork_over(&self.space, root, asid).map_err(errno);
         let (_until_known, shared) = self.shared.inherit();
-        let child = match shared {
-            Ok(shared) => Self::wrap(asid, root().and_then(fork), heap, shared)?,
-            Err(error) => Self::wrap(asid, Err(error), heap, Objects::default())?,
-        };
+        let shared = shared?;
+        let space = mm().fork_over(&self.space, root()?, UNTAGGED).map_err(errno)?;
+        let child = Self::wrap(space, heap, shared);
         if self.has_guards() {
             child.set_has_guards();
         }
         Ok(child)
     }
 
-    fn wrap(
-        asid: Asid,
-        space: Result<Space<Format>, Errno>,
-        heap: Break,
-        objects: Objects,
-    ) -> Result<Arc<Self>, Errno> {
-        match space {
-            Ok(space) => {
-                let number = shared::new_number();
-                let memory = Arc::new(Self {
-                    space: ManuallyDrop::new(space),
-                    heap: SpinMutex::new(heap),
-                    locks_future: AtomicBool::new(false),
-                    guards: AtomicU8::new(0),
-                    has_guards: AtomicBool::new(false),
-                    has_barriers: AtomicBool::new(false),
-                    shared: objects,
-                    number,
-                });
-                shared::register(number, &memory);
-                Ok(memory)
-            }
-            Err(error) => {
-                tags::free(asid);
-                Err(error)
-            }
-        }
+    fn wrap(space: Space<Format>, heap: Break, objects: Objects) -> Arc<Self> {
+        let number = shared::new_number();
+        let memory = Arc::new(Self {
+            space: ManuallyDrop::new(space),
+            heap: SpinMutex::new(heap),
+            locks_future: AtomicBool::new(false),
+            guards: AtomicU8::new(0),
+            has_guards: AtomicBool::new(false),
+            has_barriers: AtomicBool::new(false),
+            shared: objects,
+            number,
+        });
+        shared::register(number, &memory);
+        memory
     }
 
     /// Whether new mappings are locked.
@@ -297,12 +284,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let asid = self.space.asid();
         // SAFETY: taken once, here; nothing uses the value after this.
         let space = unsafe { ManuallyDrop::take(&mut self.space) };
         mm().destroy(space);
         shared::forget(self.number);
-        tags::free(asid);
     }
 }
 
@@ -349,15 +334,16 @@ pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
     if here.as_ref().map(Arc::as_ptr) == memory.map(Arc::as_ptr) {
         return;
     }
-    let may_remain = match memory {
+    match memory {
         Some(memory) => {
-            memory.space.enter(cpu);
-            isa::enter(memory.space.root(), memory.space.asid())
+            let entered = memory.space.enter_with(&TAGS, cpu);
+            isa::enter(memory.space.root(), entered);
         }
-        None => isa::leave(),
-    };
+        None => isa::leave(TAGS.are_used()),
+    }
+    // The space that is left ends after the root was changed, if it ends here.
     let left = core::mem::replace(here, memory.cloned());
-    if let (Some(left), false) = (&left, may_remain) {
+    if let (Some(left), false) = (&left, isa::KEEPS && TAGS.are_used()) {
         left.space.leave(cpu);
     }
 }

@@ -1,38 +1,28 @@
-//! Tags of address spaces (ASIDs, PCIDs): each live space has one of its own.
+//! The tags of programs' address spaces (PCIDs, ASIDs): given by the library's allocator, in
+//! generations. The kernel has tag 0.
 //!
-//! A space that ends is flushed as a whole before its tag is free again, so that no translation
-//! outlives it. Tag 0 is the kernel's.
+//! The boot word `tags=N` pretends that the CPUs have no more than N, so that rollovers come all
+//! the time, or none at all.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use quire::tags::Asids;
 
-use quire::units::Asid;
+use crate::isa::{self, MAX_CPUS};
 
-/// How many there are: as many as x86-64 has.
-const TAGS: usize = 4096;
+pub(super) static TAGS: Asids<MAX_CPUS> = Asids::new();
 
-static USED: [AtomicU64; TAGS / 64] = [const { AtomicU64::new(0) }; TAGS / 64];
-/// Where to look first: behind the last one found.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-/// A free tag, now in use.
-pub(super) fn take() -> Option<Asid> {
-    let first = NEXT.load(Ordering::Relaxed);
-    (0..USED.len()).find_map(|step| {
-        let at = (first + step) % USED.len();
-        let word = &USED[at];
-        let kernel = u64::from(at == 0);
-        let taken = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
-            let free = (!(bits | kernel)).trailing_zeros();
-            (free < 64).then(|| bits | 1 << free)
-        });
-        let before = taken.ok()?;
-        NEXT.store(at, Ordering::Relaxed);
-        Some(Asid((at * 64) as u16 + (!(before | kernel)).trailing_zeros() as u16))
-    })
+/// Begins to give tags, as many as the CPUs have.
+pub(super) fn init(command_line: &str) {
+    let mut words = command_line.split_ascii_whitespace().take_while(|word| *word != "--");
+    let most = words.find_map(|word| word.strip_prefix("tags=")?.parse().ok());
+    let count = isa::tags().min(most.unwrap_or(u32::MAX));
+    let is_enough = TAGS.start(count, isa::cpu_count());
+    if most.is_some() || !is_enough {
+        let whether = if is_enough { "are used" } else { "are too few" };
+        log!("tags of spaces: {count} {whether}");
+    }
 }
 
-/// Gives a tag back.
-pub(super) fn free(tag: Asid) {
-    let at = usize::from(tag.0);
-    USED[at / 64].fetch_and(!(1 << (at % 64)), Ordering::AcqRel);
+/// How often the tags ran out.
+pub(crate) fn rollovers() -> u64 {
+    TAGS.rollovers()
 }

@@ -3,7 +3,7 @@
 use quire::arch::Attrs;
 use quire::cache::Store;
 use quire::space::{Advice, Area, AreaFlags, Backing};
-use quire::units::{Order, Prot};
+use quire::units::{Order, OrderSet, Prot};
 use quire_linux::Result;
 use quire_linux::exec::Rights;
 use quire_linux::files::{Caller, Text};
@@ -105,12 +105,12 @@ fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
 fn is_eligible(memory: &Memory, area: &Area) -> bool {
     let advice = Advice::of(area.flags);
     let allowed = mm().policy().candidates(advice, memory.space().opt_out());
-    let fits = |order: u8| {
-        let size = Order::new(order).pages();
+    let fits = |order: Order| {
+        let size = order.pages();
         let start = area.span.start.align_up(size);
         start.is_some_and(|start| start.get() + size <= area.span.end.get())
     };
-    (1..=BLOCK.get()).any(|order| allowed & 1 << order != 0 && fits(order))
+    (allowed & OrderSet::up_to(BLOCK)).descending(Order::new(1)).any(fits)
 }
 
 /// The words of `VmFlags`, in Linux's order.

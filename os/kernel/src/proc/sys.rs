@@ -145,11 +145,11 @@ fn set_sizes(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
 /// The sizes that are preferred for code: `64K,2048K`, or `none`.
 fn exec_tiers(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let tiers = mm().files().policy().preference().exec;
-    if tiers == 0 {
+    if tiers.is_empty() {
         return out.push(b"none\n");
     }
     let mut gap = "";
-    for order in (1..ORDERS).filter(|order| tiers & 1 << order != 0) {
+    for order in (1..ORDERS).filter(|order| tiers.contains(Order::new(*order as u8))) {
         out.print(format_args!("{gap}{}K", kib(order)))?;
         gap = ",";
     }

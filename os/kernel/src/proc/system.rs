@@ -406,6 +406,7 @@ fn events(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("thp_zero_page_alloc", 0),
         ("thp_swpout", totals.swpout[BLOCK.index()]),
         ("thp_swpout_fallback", totals.swpout_fallback[BLOCK.index()]),
+        ("tag_rollovers", memory::rollovers()),
     ] {
         out.print(format_args!("{name} {value}\n"))?;
     }

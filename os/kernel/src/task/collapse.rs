@@ -69,7 +69,7 @@ pub(crate) fn hasten() {
 
 /// Does a part if one is due; when the next is, if any ever.
 pub(crate) fn background() -> Option<u64> {
-    if mm().policy().candidates(Advice::Huge, OptOut::No) == 0 {
+    if mm().policy().candidates(Advice::Huge, OptOut::No).is_empty() {
         return None;
     }
     let due = DUE.load(Ordering::Relaxed);

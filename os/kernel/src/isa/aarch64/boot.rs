@@ -278,8 +278,7 @@ extern "C" fn boot_entered(tree: u64) -> ! {
     clock::set_up(found.machine.rtc);
     cpu::set_up(found.machine);
     gic::set_up();
-    mmu::leave();
-    mmu::flush_own();
+    mmu::leave(false);
     unmask_errors();
     crate::start(Boot {
         ram: found.ram,
@@ -292,8 +291,7 @@ extern "C" fn boot_entered(tree: u64) -> ! {
 
 /// Another CPU, in Rust, on its stack.
 extern "C" fn other_entered(_number: u64) -> ! {
-    mmu::leave();
-    mmu::flush_own();
+    mmu::leave(false);
     gic::set_up_cpu();
     unmask_errors();
     cpus::begun()

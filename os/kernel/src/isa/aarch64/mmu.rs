@@ -8,9 +8,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::arch::Arch;
 use quire::hw::{Flush, Pieces, Profile, Transitions};
-use quire::units::{Asid, PageSpan, Pfn};
+use quire::tags::Entered;
+use quire::units::{PageSpan, Pfn};
 
-use super::{DIRECT, Format, cpu, write_register};
+use super::{DIRECT, Format, cpu, read_register, write_register};
 
 /// More invalidations than this cost more than losing all of the space's translations.
 const PIECES_MOST: u64 = 512;
@@ -131,24 +132,37 @@ pub fn devices() -> [(u64, u64); 1] {
     [(0, 1 << 30)]
 }
 
-/// Makes the space under `root` the current one of this CPU. Translations of the one before may
-/// stay here under its ASID: always true.
+/// How many ASIDs there are: ID_AA64MMFR0_EL1.ASIDBits is 2 where they have 16 bits, and then boot
+/// has chosen these.
+pub fn tags() -> u32 {
+    let has_all = read_register!("id_aa64mmfr0_el1") >> 4 & 0xf == 2;
+    1 << if has_all { Format::ASID_BITS } else { 8 }
+}
+
+/// Makes the space under `root` the current one of this CPU.
 ///
 /// This CPU is listed as one that runs in the space before it walks the tables: a CPU that changes
 /// them sees that and flushes here, or this CPU sees the change.
-pub fn enter(root: Pfn, asid: Asid) -> bool {
+pub fn enter(root: Pfn, entered: Entered) {
+    let tag = u64::from(entered.asid.0);
+    if tag != 0 && entered.must_flush {
+        flush_own();
+    }
     // SAFETY: a barrier.
     unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
-    let value = u64::from(asid.0) << 48 | root.get() << Format::PAGE_SHIFT;
-    set_user_root(value);
-    true
+    set_user_root(tag << 48 | root.get() << Format::PAGE_SHIFT);
+    if tag == 0 {
+        flush_own();
+    }
 }
 
-/// Makes no space the current one of this CPU: ASID 0 with an empty table. No space has that ASID.
-/// Translations of the one before may stay: always true.
-pub fn leave() -> bool {
+/// Makes no space the current one of this CPU: ASID 0 with an empty table. No space has that ASID
+/// unless all have it.
+pub fn leave(keeps: bool) {
     set_user_root(physical(&raw const EMPTY));
-    true
+    if !keeps {
+        flush_own();
+    }
 }
 
 fn set_user_root(value: u64) {
@@ -160,6 +174,7 @@ fn set_user_root(value: u64) {
 }
 
 /// Drops all translations of this CPU, the kernel's too.
+#[cold]
 pub(super) fn flush_own() {
     // SAFETY: losing translations changes nothing but time.
     unsafe { asm!("dsb nshst", "tlbi vmalle1", "dsb nsh", "isb", options(nostack)) };

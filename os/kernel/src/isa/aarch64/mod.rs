@@ -49,6 +49,8 @@ mod vectors;
 use quire::arch::Attrs;
 use quire::hw::Chosen;
 
+use super::Facts;
+
 pub use clock::{alarm, now};
 pub use code::publish_code;
 pub use console::{put, take};
@@ -56,7 +58,7 @@ pub use context::{Context, run};
 pub use copy::copy_user;
 pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
 pub use gic::{idle, interrupt, listen_to_disk};
-pub use mmu::{devices, enter, flush, kernel_root, leave, profile, publish, root_template};
+pub use mmu::{devices, enter, flush, kernel_root, leave, profile, publish, root_template, tags};
 pub use power::{power_off, random};
 pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
 pub use vectors::frames;
@@ -79,6 +81,9 @@ pub const IMAGE: u64 = DIRECT;
 /// The end of a program's address space, in bytes.
 pub const USER_END: u64 = 1 << 48;
 
+/// A CPU that leaves a space keeps its translations.
+pub const KEEPS: bool = true;
+
 /// The answer of `uname -m`.
 pub const MACHINE: &str = "aarch64";
 
@@ -88,6 +93,18 @@ pub fn features() -> (u64, u64) {
     const FP: u64 = 1 << 0;
     const ASIMD: u64 = 1 << 1;
     (FP | ASIMD, 0)
+}
+
+/// Features of the boot CPU that others lack, for the log.
+pub fn facts() -> Facts<5> {
+    let features = cpu::features();
+    Facts([
+        ("tags", tags().into()),
+        ("sets flags", read_register!("id_aa64mmfr1_el1") & 0xf),
+        ("bbm 2", features.relaxed.into()),
+        ("tlbi range", features.ranges.into()),
+        ("rndr", features.random.into()),
+    ])
 }
 
 /// The ways to clear memory.

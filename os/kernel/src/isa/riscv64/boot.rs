@@ -228,7 +228,7 @@ extern "C" fn boot_entered(tree: u64, hart: u64) -> ! {
 
 /// Another CPU, in Rust, on its stack.
 extern "C" fn other_entered() -> ! {
-    mmu::leave();
+    mmu::leave(true);
     mmu::flush_own();
     interrupts::clear_wake();
     cpu::use_features();

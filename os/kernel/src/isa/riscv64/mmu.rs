@@ -4,10 +4,10 @@
 //! are global. Other CPUs are flushed by the firmware (SBI, RFENCE), which interrupts them in
 //! machine mode: they obey wherever they are, also with their interrupts off.
 //!
-//! A space that is entered loses its own old translations first. The manual (SFENCE.VMA) leaves no
-//! other way: a store to a table is ordered before this CPU's walks by such a fence alone, and a
-//! CPU that changes a table flushes only those that it has seen in the space. So a CPU that left is
-//! in no space, and is not interrupted for it.
+//! A CPU that enters a space fences first, whatever it holds of it. By the manual (SFENCE.VMA) a
+//! store to a table is ordered before this CPU's walks by such a fence alone, and a CPU that
+//! changed a table has flushed only those that it saw in the space. So a CPU that left is in no
+//! space, and is not interrupted for it.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -15,7 +15,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use quire::arch::Arch;
 use quire::hw::extent::Backend;
 use quire::hw::{Chosen, Flush, Pieces, Profile, Transitions};
-use quire::units::{Asid, FrameSpan, PageSpan, Pfn, Vpn};
+use quire::tags::Entered;
+use quire::units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::{DIRECT, Format, cpu};
 
@@ -23,6 +24,7 @@ use super::{DIRECT, Format, cpu};
 pub(super) const MODE: u64 = Format::LEVELS.len() as u64 + 5;
 const MODE_AT: u32 = 60;
 const ASID_AT: u32 = 44;
+const ASID_MASK: u64 = (1 << Format::ASID_BITS) - 1;
 
 /// More invalidations than this cost more than losing all of the space's translations.
 const PIECES_MOST: u64 = 64;
@@ -33,6 +35,9 @@ const KERNEL_FIRST: usize = WORDS / 2;
 
 /// The kernel's root, by physical address.
 static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+
+/// How many ASIDs the CPUs have, once the kernel has its final root.
+static ASIDS: AtomicU64 = AtomicU64::new(1);
 
 unsafe extern "C" {
     static __image_start: u8;
@@ -50,8 +55,23 @@ pub(super) fn image() -> (u64, u64) {
 /// [`start_cpus`](super::start_cpus), and while no space is entered.
 pub fn kernel_root(root: Pfn) {
     KERNEL_ROOT.store(root.get() << Format::PAGE_SHIFT, Ordering::Release);
-    leave();
+    set_root(root.get() << Format::PAGE_SHIFT, ASID_MASK);
+    ASIDS.store((satp() >> ASID_AT & ASID_MASK) + 1, Ordering::Relaxed);
+    leave(true);
     flush_own();
+}
+
+/// How many ASIDs there are. Bits that a CPU lacks read as zero (*satp Register*); those that it
+/// has are the low ones.
+pub fn tags() -> u32 {
+    ASIDS.load(Ordering::Relaxed) as u32
+}
+
+fn satp() -> u64 {
+    let value;
+    // SAFETY: reads a register.
+    unsafe { asm!("csrr {}, satp", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
 }
 
 /// Words of a new space's root that are the kernel's, with their places.
@@ -67,28 +87,31 @@ pub fn devices() -> [(u64, u64); 1] {
     [(0, 1 << 31)]
 }
 
-/// Makes the space under `root` the current one of this CPU. Translations of the one before may
-/// stay, but are dropped before it is entered again: always false.
-pub fn enter(root: Pfn, asid: Asid) -> bool {
-    set_root(root.get() << Format::PAGE_SHIFT, asid);
-    let asid = u64::from(asid.0);
-    // SAFETY: losing translations changes nothing but time.
-    unsafe { asm!("sfence.vma zero, {}", in(reg) asid, options(nostack, preserves_flags)) };
-    false
+/// Makes the space under `root` the current one of this CPU.
+pub fn enter(root: Pfn, entered: Entered) {
+    let asid = entered.asid.0;
+    if asid != 0 && entered.must_flush {
+        flush_own();
+    }
+    set_root(root.get() << Format::PAGE_SHIFT, asid.into());
+    if asid == 0 || entered.joined {
+        flush_space(asid);
+    }
 }
 
 /// Makes no space the current one of this CPU: ASID 0, with the kernel's root. No space has that
-/// ASID. Always false, as for [`enter`].
-pub fn leave() -> bool {
-    set_root(KERNEL_ROOT.load(Ordering::Acquire), Asid(0));
-    false
+/// ASID unless all have it.
+pub fn leave(keeps: bool) {
+    set_root(KERNEL_ROOT.load(Ordering::Acquire), 0);
+    if !keeps {
+        flush_space(0);
+    }
 }
 
-fn set_root(address: u64, asid: Asid) {
+fn set_root(address: u64, asid: u64) {
     let frame = address >> Format::PAGE_SHIFT;
-    let value = MODE << MODE_AT | u64::from(asid.0) << ASID_AT | frame;
-    // SAFETY: a root whose upper half maps the kernel as the present one does. Where the CPU has
-    // fewer bits for ASIDs, spaces share some: each is flushed when it is entered.
+    let value = MODE << MODE_AT | asid << ASID_AT | frame;
+    // SAFETY: a root whose upper half maps the kernel as the present one does.
     unsafe { asm!("csrw satp, {}", in(reg) value, options(nostack, preserves_flags)) };
 }
 

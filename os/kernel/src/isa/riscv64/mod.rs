@@ -51,6 +51,8 @@ mod vectors;
 
 use quire::arch::{Arch, Attrs};
 
+use super::Facts;
+
 pub use clock::{alarm, now};
 pub use console::{put, take};
 pub use context::{Context, run};
@@ -59,7 +61,7 @@ pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
 pub use interrupts::{idle, interrupt};
 pub use mmu::{
     clears, devices, enter, fence_fetches, flush, kernel_root, leave, profile, publish,
-    publish_code, root_template,
+    publish_code, root_template, tags,
 };
 pub use plic::listen_to_disk;
 pub use power::{power_off, random};
@@ -89,6 +91,11 @@ pub const IMAGE: u64 = DIRECT;
 /// The end of a program's address space, in bytes.
 pub const USER_END: u64 = Format::USER_PAGES << Format::PAGE_SHIFT;
 
+/// A CPU that leaves a space is not flushed for it any more, since each flush of another CPU is a
+/// call of the firmware and an interrupt; it fences when it enters the space again. With CPUs that
+/// stayed, `cowcheck` on four of them took ten times as long in QEMU.
+pub const KEEPS: bool = false;
+
 /// The answer of `uname -m`.
 pub const MACHINE: &str = "riscv64";
 
@@ -103,6 +110,19 @@ pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::D
 /// Extensions that are not switched on are left out.
 pub fn features() -> (u64, u64) {
     (LETTERS.bytes().fold(0, |bits, letter| bits | 1 << (letter - b'a')), 0)
+}
+
+/// Features of the boot CPU that others lack, for the log.
+pub fn facts() -> Facts<6> {
+    let features = cpu::features();
+    Facts([
+        ("levels", Format::LEVELS.len() as u64),
+        ("tags", tags().into()),
+        ("svnapot", features.folds.into()),
+        ("sets flags", features.sets_accessed.into()),
+        ("zicboz", features.clear_block_bytes.map_or(0, |bytes| bytes as u64)),
+        ("sstc", features.alarms.into()),
+    ])
 }
 
 /// The extensions with one letter that programs may use.

@@ -7,10 +7,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use acpi::madt::{Madt, MadtEntry};
 use acpi::{AcpiHandler, AcpiTables, PhysicalMapping};
 use quire::units::CpuId;
+use raw_cpuid::{CpuId as Features, ExtendedFeatures, FeatureInfo};
 use spin::Once;
 
 use super::{DIRECT, apic, clock, local, space};
-use crate::isa::MAX_CPUS;
+use crate::isa::{Facts, MAX_CPUS};
 
 /// The page in the first MiB where a CPU begins, in real mode.
 const PAGE: u8 = 8;
@@ -145,4 +146,19 @@ pub(super) extern "C" fn join() -> ! {
         Some(main) => main(CpuId::new(number)),
         None => super::power_off(3),
     }
+}
+
+/// Features of the boot CPU that others lack, for the log.
+pub fn facts() -> Facts<5> {
+    let features = Features::new();
+    let has = |bit: fn(&FeatureInfo) -> bool| features.get_feature_info().is_some_and(|f| bit(&f));
+    let extended = features.get_extended_feature_info();
+    let has_more = |bit: fn(&ExtendedFeatures) -> bool| extended.as_ref().is_some_and(bit);
+    Facts([
+        ("tags", space::tags().into()),
+        ("rep movsb", has_more(ExtendedFeatures::has_rep_movsb_stosb).into()),
+        ("avx", has(FeatureInfo::has_avx).into()),
+        ("rdrand", has(FeatureInfo::has_rdrand).into()),
+        ("la57", has_more(ExtendedFeatures::has_la57).into()),
+    ])
 }

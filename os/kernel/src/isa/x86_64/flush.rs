@@ -112,7 +112,9 @@ fn reload() {
     }
 }
 
-/// Flushes the pages of `flush` on all its CPUs.
+/// Flushes the pages of `flush` on all its CPUs. Changes of the tables come before the question
+/// which CPUs are in the space: the library has put a fence between them. A CPU that enters the
+/// space later reads the changed tables.
 pub fn flush(flush: &Flush<'_>) {
     ask(flush.cpus, Drop::of(flush));
 }
@@ -124,9 +126,6 @@ pub fn serialize_others(cpus: &CpuSet) {
 }
 
 fn ask(cpus: &CpuSet, what: Drop) {
-    // Changes of the tables come before the question which CPUs are in the space: a CPU that enters
-    // it later reads the changed tables.
-    fence(Ordering::SeqCst);
     let me = local::cpu();
     if cpus.only(me) {
         return what.obey();

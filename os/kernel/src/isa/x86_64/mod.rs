@@ -26,12 +26,12 @@ pub use apic::{alarm, idle, interrupt};
 pub use clock::{now, random, realtime};
 pub use console::{put, take};
 pub use context::Context;
-pub use cpus::{cpu_count, start_cpus};
+pub use cpus::{cpu_count, facts, start_cpus};
 pub use disk::{DiskPort, disk, listen_to_disk, take_disk_news};
 pub use flush::{flush, publish, serialize_others};
 pub use local::cpu;
 pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
-pub use space::{enter, kernel_root, leave, root_template};
+pub use space::{enter, kernel_root, leave, root_template, tags};
 pub use traps::run;
 pub use user::copy_user;
 
@@ -59,6 +59,9 @@ pub const DEVICE_FLAGS: Attrs = Attrs::DEVICE;
 
 /// The flags of the kernel's own leaves besides their rights.
 pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
+
+/// A CPU that leaves a space keeps its translations.
+pub const KEEPS: bool = true;
 
 /// The answer of `uname -m`.
 pub const MACHINE: &str = "x86_64";

@@ -6,11 +6,13 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use quire::units::{Asid, Pfn};
+use quire::arch::Arch;
+use quire::tags::Entered;
+use quire::units::Pfn;
 use raw_cpuid::CpuId as Features;
 use x86_64::registers::control::{Cr4, Cr4Flags};
 
-use super::{DIRECT, KERNEL_HALF};
+use super::{DIRECT, Format, KERNEL_HALF};
 
 /// The physical address of the kernel's root table.
 static KERNEL: AtomicU64 = AtomicU64::new(0);
@@ -66,18 +68,35 @@ pub fn root_template() -> impl Iterator<Item = (usize, u64)> {
     (FIRST..512).map(move |at| (at, unsafe { root.add(at).read() }))
 }
 
-/// Makes a space the current one; whether translations of the last one may remain.
-pub fn enter(root: Pfn, asid: Asid) -> bool {
-    let address = root.get() << 12;
-    match is_tagged() {
-        true => set(address | u64::from(asid.0) | KEEP),
-        false => set(address),
-    }
-    is_tagged()
+/// How many tags there are.
+pub fn tags() -> u32 {
+    if is_tagged() { 1 << Format::ASID_BITS } else { 1 }
 }
 
-/// Makes no space the current one; whether translations of the last one may remain.
-pub fn leave() -> bool {
-    set(KERNEL.load(Ordering::Relaxed) | if is_tagged() { KEEP } else { 0 });
-    is_tagged()
+/// Makes a space the current one. Translations under tag 0 are never kept: it is the tag of all
+/// spaces where they have none of their own.
+pub fn enter(root: Pfn, entered: Entered) {
+    let tag = u64::from(entered.asid.0);
+    if tag != 0 && entered.must_flush {
+        drop_all();
+    }
+    set(root.get() << 12 | tag | if tag != 0 { KEEP } else { 0 });
+}
+
+/// Makes no space the current one.
+pub fn leave(keeps: bool) {
+    set(KERNEL.load(Ordering::Relaxed) | if keeps && is_tagged() { KEEP } else { 0 });
+}
+
+/// Drops this CPU's translations of all tags, but for global ones. Once for each generation of
+/// tags.
+#[cold]
+fn drop_all() {
+    let nothing = [0_u64; 2];
+    // SAFETY: losing translations changes nothing but time; the CPU has the instruction where
+    // translations are tagged.
+    unsafe {
+        asm!("invpcid {}, [{}]", in(reg) 3_u64, in(reg) &nothing,
+             options(nostack, readonly, preserves_flags));
+    }
 }
