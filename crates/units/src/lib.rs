@@ -9,12 +9,14 @@
 
 mod addr;
 mod cpu;
+mod memory;
 mod order;
 mod prot;
 mod span;
 
 pub use addr::{Pfn, PhysAddr, VirtAddr, Vpn};
 pub use cpu::{Asid, CPUS_MAX, CpuId, CpuSet};
+pub use memory::MemoryType;
 pub use order::Order;
 pub use prot::{Access, Prot};
 pub use span::{Blocks, FrameSpan, PageSpan};
