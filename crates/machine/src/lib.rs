@@ -66,7 +66,7 @@ mod machine;
 mod hardware;
 
 pub use clock::{Clock, Time};
-pub use config::{Config, ConfigError, Examine};
+pub use config::{Config, ConfigError, DEVICES_BYTES, Examine};
 pub use counters::Counts;
 pub use cpu::{Cpu, Trap, TrapKind};
 pub use examiner::{Rule, Violation, Why};
