@@ -17,7 +17,9 @@ use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::x86_64::X64PageTable;
 use page_table_multiarch::{MappingFlags, PagingHandler};
 use quire::arch::{Arch, Attrs, X86_64};
-use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse};
+use quire::hw::{
+    Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse,
+};
 use quire::hw::{TableFrame, Transitions};
 use quire::inject::{Gather, Phys, Tables, Target};
 use quire::phys::{CpuCache, Slot};

@@ -11,9 +11,9 @@ use crate::FrameRun;
 /// The right to map frames that are no RAM of the library: device registers, a frame buffer, RAM
 /// that the embedder kept for itself at boot.
 ///
-/// It is `Copy`: as many areas as the embedder likes may map such frames, for ever. So nothing takes
-/// them back, and nothing frees them. Frames that the embedder has taken out of the library, and
-/// that shall go back one day, are lent instead (`Mm::lend`).
+/// It is `Copy`: as many areas as the embedder likes may map such frames, for ever. So nothing
+/// takes them back, and nothing frees them. Frames that the embedder has taken out of the library,
+/// and that shall go back one day, are lent instead (`Mm::lend`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ForeignFrames {
     span: FrameSpan,
@@ -27,12 +27,13 @@ impl ForeignFrames {
     /// 1. No [`FrameRun`] or [`TableFrame`](crate::TableFrame) names a frame of
     ///    `span`, now or later, and no Rust object that is not made for it (of atomic words, say)
     ///    lies there.
-    /// 2. No access that a program may make to these frames breaks a promise of Rust: a device whose
-    ///    registers let a program write any memory (by DMA without an IOMMU) is not one to map.
+    /// 2. No access that a program may make to these frames breaks a promise of Rust: a device
+    ///    whose registers let a program write any memory (by DMA without an IOMMU) is not one to
+    ///    map.
     ///
     /// # Correctness
-    /// All other mappings of the frames, the kernel's included, have the same memory type. No unsafe
-    /// code may depend on it, but where it is false, CPUs may see different contents.
+    /// All other mappings of the frames, the kernel's included, have the same memory type. No
+    /// unsafe code may depend on it, but where it is false, CPUs may see different contents.
     #[inline]
     pub const unsafe fn new(span: FrameSpan, memory: MemoryType) -> Self {
         Self { span, memory }

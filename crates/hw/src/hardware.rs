@@ -169,7 +169,7 @@ impl MemoryTypes {
     }
 }
 
-/// What gives a mapping its memory type.
+/// The giver of a mapping's memory type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TypedBy {
     /// The page-table entry. The format encodes it.

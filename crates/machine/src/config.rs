@@ -45,12 +45,12 @@ pub struct Config {
     /// The CPU has contiguous blocks (riscv64: Svnapot; arm64: all parts without an erratum against
     /// them). Without them, a contiguous entry is malformed. x86-64 has none either way.
     pub contiguous: bool,
-    /// What gives mappings their memory types. An entry that says a type which entries of this CPU
+    /// How mappings get their memory types. An entry that says a type which entries of this CPU
     /// cannot say (riscv64 without Svpbmt) is malformed. The PAT or `MAIR_EL1` has the types where
     /// the formats of `quire-arch` have them unless told otherwise.
     pub memory_types: MemoryTypes,
     /// How many frames at the end of the RAM are the registers of a device instead, at
-    /// [`DEVICES_BYTES`]. Programs reach them through mappings, and the library is not told of them.
+    /// [`DEVICES_BYTES`]. Programs reach them through mappings; they are not the library's.
     pub device_frames: u64,
     /// Contiguous blocks are cached as one translation, and the walker sets flags in any of the
     /// entries, not always in the one that it walked. Hardware may also ignore the hint; then each
@@ -169,7 +169,7 @@ impl Config {
         }
     }
 
-    /// What is wrong with the memory type of a leaf.
+    /// The flaw of a leaf's memory type.
     #[inline]
     fn mistyped(&self, leaf: &Leaf) -> Option<Flaw> {
         match self.isa.memory_type(leaf.memory) {

@@ -42,7 +42,7 @@
 //!   arm64 or riscv64 does not show.
 //! * **The kernel's own addresses.** The library reads RAM directly; programs run in user mode
 //!   only, and pages without user rights simply trap. No protection keys, no shadow stacks, no
-//!   pointer tags, no second stage, no devices.
+//!   pointer tags, no second stage. One device, whose registers keep what is stored.
 //! * **Cached absence.** riscv64 may cache that an entry is *not* valid; this machine does not, so
 //!   making an entry valid never needs a fence here.
 //! * **Speculation.** Only accesses walk. For rules about what *could* be cached, the examiner

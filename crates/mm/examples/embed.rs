@@ -17,7 +17,9 @@ use std::ops::Range;
 
 use quire::arch::{Arch, X86_64};
 use quire::fault::SizePolicy;
-use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse};
+use quire::hw::{
+    Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse,
+};
 use quire::hw::{TableFrame, Transitions};
 use quire::phys::{CpuCache, Slot};
 use quire::space::Request;

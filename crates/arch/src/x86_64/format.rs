@@ -9,8 +9,8 @@ use crate::{Arch, Attrs, Entry, Level, LevelShape, Transition};
 
 /// x86-64 with tables of `LEVELS` levels: 4 or 5.
 ///
-/// `SLOTS` are the entries of the PAT, 0 to 3, that the embedder has given to the memory types, from
-/// [`memory_slots`]: unless it says otherwise 0 (WB), 1 for the combining type (WC) and 3 for
+/// `SLOTS` are the entries of the PAT, 0 to 3, that the embedder has given to the memory types,
+/// from [`memory_slots`]: unless it says otherwise 0 (WB), 1 for the combining type (WC) and 3 for
 /// devices (UC). After reset entry 1 is WT: an embedder that maps combining memory writes the PAT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct X86<const LEVELS: usize, const SLOTS: u16 = { memory_slots(0, 1, 3) }>;

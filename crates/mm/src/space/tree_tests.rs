@@ -3,7 +3,9 @@
 
 use std::vec::Vec;
 
-use quire_hw::{Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions};
+use quire_hw::{
+    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+};
 use quire_units::{CpuId, FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::area::{Area, AreaFlags, Backing};

@@ -5,7 +5,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use quire::hw::{Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions};
+use quire::hw::{
+    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+};
 use quire::inject::Phys;
 use quire::inject::{AreaTree, EditError, TreeWriter};
 use quire::phys::{CpuCache, Slot};

@@ -41,6 +41,7 @@ mod reclaim;
 mod remap;
 mod scan;
 mod shed;
+mod shown;
 mod smoke;
 mod stress;
 mod swap;

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use quire::arch::Arch;
 use quire::hw::extent::Backend;
-use quire::hw::{Chosen, Flush, Profile, Transitions};
+use quire::hw::{Chosen, Flush, MemoryTypes, Profile, Transitions};
 use quire::units::{Asid, PageSpan, Pfn};
 
 use super::{DIRECT, Format, cpu};
@@ -120,6 +120,10 @@ pub fn profile() -> Profile {
     Profile {
         transitions: Transitions::Base,
         contiguous: features.folds,
+        memory_types: match features.types {
+            true => MemoryTypes::ENTRIES,
+            false => MemoryTypes::PLATFORM,
+        },
         near_cache_bytes: 1 << 20,
         clear_unit_bytes: u64::MAX,
     }
