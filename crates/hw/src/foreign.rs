@@ -43,10 +43,8 @@ impl ForeignFrames {
     /// this for ever. `memory` as for [`new`](Self::new).
     #[inline]
     pub const fn keep(run: FrameRun, memory: MemoryType) -> Self {
-        let span = run.span();
-        // A run has no destructor, so it is gone here, and no other names its frames.
-        core::mem::forget(run);
-        Self { span, memory }
+        // The run ends here, and no other names its frames.
+        Self { span: run.span(), memory }
     }
 
     /// Which frames.

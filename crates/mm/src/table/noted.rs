@@ -26,9 +26,9 @@ pub(crate) enum Discard {
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Clears the accessed bit of every leaf of `span` but foreign ones. A large leaf or a contiguous
-    /// block that reaches across an end of the span keeps it. `gather` takes the flush. Returns how
-    /// many entries were written.
+    /// Clears the accessed bit of every leaf of `span` but foreign ones. A large leaf or a
+    /// contiguous block that reaches across an end of the span keeps it. `gather` takes the flush.
+    /// Returns how many entries were written.
     pub fn age(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let mut written = 0;
         self.runs(span, |found| -> Step<()> {
