@@ -51,7 +51,7 @@ mod vectors;
 
 use quire::arch::{Arch, Attrs};
 
-pub use clock::{alarm, now};
+pub use clock::{alarm, clock_page, now};
 pub use console::{put, take};
 pub use context::{Context, run};
 pub use copy::copy_user;
