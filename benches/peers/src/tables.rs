@@ -17,7 +17,9 @@ use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::x86_64::X64PageTable;
 use page_table_multiarch::{MappingFlags, PagingHandler};
 use quire::arch::{Arch, Attrs, X86_64};
-use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
+use quire::hw::{
+    Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse,
+};
 use quire::hw::{TableFrame, Transitions};
 use quire::inject::{Gather, Phys, Tables, Target};
 use quire::phys::{CpuCache, Slot};
@@ -108,6 +110,7 @@ impl Hardware for Board<'_> {
         Profile {
             transitions: Transitions::Base,
             contiguous: true,
+            memory_types: MemoryTypes::ENTRIES,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }

@@ -1,7 +1,7 @@
 //! The meaning of an entry: attributes, kinds of entries, and the demands of a change.
 
 use bitflags::bitflags;
-use quire_units::{Pfn, Prot};
+use quire_units::{MemoryType, Pfn, Prot};
 
 bitflags! {
     /// The rights of a leaf, and the records that hardware and library keep in it.
@@ -26,13 +26,16 @@ bitflags! {
         /// A CPU wrote to it since this bit was last cleared. Kept when write permission is taken
         /// away.
         const DIRTY = 1 << 6;
-        /// Device memory: not cached, not reordered.
+        /// Device memory: not cached, not reordered ([`MemoryType::Device`]). Not together with
+        /// `COMBINING`.
         const DEVICE = 1 << 7;
         /// A bit for the library's own use, which the hardware ignores.
         const SOFT = 1 << 8;
         /// The page is not exclusive: other spaces may map it, so that a write must first copy or
         /// claim it. The library's own, ignored by the hardware.
         const COW = 1 << 9;
+        /// Memory that is not cached, and may be reordered ([`MemoryType::Combining`]).
+        const COMBINING = 1 << 10;
     }
 }
 
@@ -42,6 +45,19 @@ impl Attrs {
 
     /// The library's own flags. The hardware ignores them.
     pub const OWN: Self = Self::SOFT.union(Self::COW);
+
+    /// The flags that say a memory type; neither of them for the usual one.
+    pub const MEMORY: Self = Self::DEVICE.union(Self::COMBINING);
+
+    /// The flag of a memory type.
+    #[inline]
+    pub const fn memory(memory: MemoryType) -> Self {
+        match memory {
+            MemoryType::Usual => Self::empty(),
+            MemoryType::Combining => Self::COMBINING,
+            MemoryType::Device => Self::DEVICE,
+        }
+    }
 
     /// The attributes of a program's leaf in an area with protection `prot`.
     #[inline]

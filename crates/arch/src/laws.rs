@@ -260,7 +260,9 @@ pub fn random_words<A: Arch>(count: usize) -> Result<(), Broken> {
         let mut words = Words::new(!(level.index() as u64));
         for _ in 0..count {
             let frame = Pfn::new(words.draw() % A::FRAMES).align_down(A::order(level).pages());
-            let leaf = A::leaf(frame, level, Attrs::from_bits_truncate(words.draw() as u16));
+            let mut attrs = Attrs::from_bits_truncate(words.draw() as u16);
+            attrs.set(Attrs::COMBINING, attrs & Attrs::MEMORY == Attrs::COMBINING);
+            let leaf = A::leaf(frame, level, attrs);
             let flips = 1 << (words.draw() % 64) | 1 << (words.draw() % 64);
             stable::<A>(leaf ^ flips, level)?;
         }
@@ -355,7 +357,7 @@ fn bounds(from: Entry, to: Entry) -> (Transition, Transition) {
     let changed = old ^ new;
     let lost = old - new;
     let writable = (old | new).contains(Attrs::WRITE);
-    if changed.contains(Attrs::DEVICE) || frame != target && writable {
+    if changed.intersects(Attrs::MEMORY) || frame != target && writable {
         return (BreakBeforeMake, BreakBeforeMake);
     }
     if frame != target || changed.contains(Attrs::GLOBAL) {
@@ -408,7 +410,9 @@ fn leaf_levels<A: Arch>() -> impl Iterator<Item = Level> {
 }
 
 fn all_attrs() -> impl Iterator<Item = Attrs> {
-    (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate)
+    let all = (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate);
+    // A leaf has one memory type.
+    all.filter(|attrs| !attrs.contains(Attrs::MEMORY))
 }
 
 /// All pairs of attributes without the library's own flags, which would make 16 times as many.

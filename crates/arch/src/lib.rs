@@ -14,6 +14,7 @@ extern crate std;
 mod entry;
 mod level;
 mod bits;
+mod slots;
 pub mod rules;
 pub mod x86_64;
 pub mod aarch64;
@@ -27,6 +28,7 @@ pub use aarch64::{Arm4k, Arm16k, Arm64k};
 pub use entry::{Attrs, Entry, Transition};
 pub use level::{Level, LevelShape};
 pub use riscv64::{Sv39, Sv48, Sv57};
+pub use slots::memory_slots;
 pub use x86_64::{X86_64, X86_64La57};
 
 use quire_units::{Order, Pfn, Vpn};

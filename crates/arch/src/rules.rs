@@ -21,7 +21,7 @@
 //! | leaf | leaf with `YOUNG` cleared | nothing | age is a hint: until the translation leaves the TLB, touches go unrecorded |
 //! | leaf | leaf with `YOUNG`, `DIRTY` set, `SOFT` or `COW` changed | nothing | the hardware loses nothing |
 //! | leaf | leaf with `GLOBAL` changed | flush, or break | [`Rules::global_breaks`] |
-//! | leaf | leaf with `DEVICE` changed | break | two memory types of one frame at one time |
+//! | leaf | leaf with `DEVICE` or `COMBINING` changed | break | two memory types of one frame at one time |
 //! | leaf | leaf with another frame, one of them writable | break | two memories at one address |
 //! | leaf | leaf with another frame, neither writable | flush, or break | [`Rules::move_breaks`] |
 //! | table | leaf, and leaf to table | flush, or break | [`Rules::resize_breaks`], but for a relaxed CPU |
@@ -82,7 +82,7 @@ impl Rules {
     /// The demand of other attributes.
     fn changed(&self, old: Attrs, new: Attrs) -> Transition {
         let differ = old.symmetric_difference(new);
-        if differ.contains(Attrs::DEVICE) {
+        if differ.intersects(Attrs::MEMORY) {
             return Transition::BreakBeforeMake;
         }
         if differ.contains(Attrs::GLOBAL) {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::Range;
 
-use quire_units::{CpuId, FrameSpan, Pfn};
+use quire_units::{CpuId, FrameSpan, MemoryType, Pfn};
 
 use crate::{Flush, FrameRun, TableFrame};
 
@@ -137,6 +137,8 @@ pub struct Profile {
     /// Nothing needs to be said about accessed and dirty flags: where a CPU does not set them by
     /// itself, the first access or write faults, and the library sets them.
     pub contiguous: bool,
+    /// How mappings get a memory type other than the usual one.
+    pub memory_types: MemoryTypes,
     /// Folios larger than this many bytes do not fit the near caches; clearing them through the
     /// caches would only evict useful lines. Usually the size of the L2 cache.
     pub near_cache_bytes: u64,
@@ -152,6 +154,45 @@ pub enum Transitions {
     Base,
     /// Without break-before-make: FEAT_BBM level 2 without aborts (arm64).
     BbmLevel2,
+}
+
+/// How mappings get each memory type other than the usual one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemoryTypes {
+    /// [`MemoryType::Combining`].
+    pub combining: TypedBy,
+    /// [`MemoryType::Device`].
+    pub device: TypedBy,
+}
+
+impl MemoryTypes {
+    /// Page-table entries say all types: arm64, x86-64 with a PAT that the embedder has written for
+    /// the format's slots, riscv64 with Svpbmt.
+    pub const ENTRIES: Self = Self { combining: TypedBy::Entry, device: TypedBy::Entry };
+    /// Entries say none, and devices have theirs by their address: riscv64 without Svpbmt, where
+    /// the physical memory attributes (PMAs) give it.
+    pub const PLATFORM: Self = Self { combining: TypedBy::Nothing, device: TypedBy::Platform };
+
+    /// How mappings get this type. The usual one needs nothing.
+    #[inline]
+    pub const fn of(self, memory: MemoryType) -> TypedBy {
+        match memory {
+            MemoryType::Usual => TypedBy::Platform,
+            MemoryType::Combining => self.combining,
+            MemoryType::Device => self.device,
+        }
+    }
+}
+
+/// The giver of a mapping's memory type.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TypedBy {
+    /// The page-table entry. The format encodes it.
+    Entry,
+    /// The platform, by the frame's address: the library writes plain entries.
+    Platform,
+    /// Nothing can: the library refuses to map frames of this type.
+    Nothing,
 }
 
 /// A frame whose memory reported an uncorrectable error.

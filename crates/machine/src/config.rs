@@ -2,12 +2,15 @@
 
 use std::fmt;
 
-use quire_hw::Transitions;
-use quire_units::{Asid, CPUS_MAX};
+use quire_hw::{MemoryTypes, Transitions, TypedBy};
+use quire_units::{Asid, CPUS_MAX, FrameSpan, MemoryType, PhysAddr};
 
 use crate::clock::Time;
-use crate::mmu::{Flaw, Granule, Isa, Meaning, Sv};
+use crate::mmu::{Flaw, Granule, Isa, Leaf, Meaning, Sv};
 use crate::tlb::TlbGeometry;
+
+/// The address of the first register of the machine's device: 16 TiB.
+pub const DEVICES_BYTES: u64 = 1 << 44;
 
 /// How strictly the machine checks the library; see [`examiner`](crate::examiner).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +45,13 @@ pub struct Config {
     /// The CPU has contiguous blocks (riscv64: Svnapot; arm64: all parts without an erratum against
     /// them). Without them, a contiguous entry is malformed. x86-64 has none either way.
     pub contiguous: bool,
+    /// How mappings get their memory types. An entry that says a type which entries of this CPU
+    /// cannot say (riscv64 without Svpbmt) is malformed. The PAT or `MAIR_EL1` has the types where
+    /// the formats of `quire-arch` have them unless told otherwise.
+    pub memory_types: MemoryTypes,
+    /// How many frames at the end of the RAM are the registers of a device instead, at
+    /// [`DEVICES_BYTES`]. Programs reach them through mappings; they are not the library's.
+    pub device_frames: u64,
     /// Contiguous blocks are cached as one translation, and the walker sets flags in any of the
     /// entries, not always in the one that it walked. Hardware may also ignore the hint; then each
     /// entry of a block has its own translation and its own flags.
@@ -89,6 +99,8 @@ impl Config {
             sets_dirty: true,
             transitions: Transitions::Base,
             contiguous: true,
+            memory_types: MemoryTypes::ENTRIES,
+            device_frames: 0,
             joins_contiguous: true,
             rewalks_on_denial: true,
             caches_absence: false,
@@ -166,8 +178,32 @@ impl Config {
             Meaning::Leaf(leaf) if leaf.is_contiguous() && !self.contiguous => {
                 Meaning::Malformed(Flaw::NoContiguous)
             }
+            Meaning::Leaf(leaf) => match self.mistyped(&leaf) {
+                Some(flaw) => Meaning::Malformed(flaw),
+                None => Meaning::Leaf(leaf),
+            },
             meaning => meaning,
         }
+    }
+
+    /// The flaw of a leaf's memory type.
+    #[inline]
+    fn mistyped(&self, leaf: &Leaf) -> Option<Flaw> {
+        match self.isa.memory_type(leaf.memory) {
+            Some(MemoryType::Usual) => {
+                let types = self.memory_types.device == TypedBy::Entry;
+                (types && self.devices().contains(leaf.frame)).then_some(Flaw::CachedDevice)
+            }
+            Some(memory) if self.memory_types.of(memory) == TypedBy::Entry => None,
+            _ => Some(Flaw::NoMemoryType),
+        }
+    }
+
+    /// The frames of the device's registers.
+    #[inline]
+    pub(crate) fn devices(&self) -> FrameSpan {
+        let first = PhysAddr::new(DEVICES_BYTES).pfn(self.isa.geometry().page_shift);
+        FrameSpan::new(first, self.device_frames)
     }
 
     /// Whether a live entry may change its size.

@@ -170,7 +170,7 @@ impl<'m, 'r> Cpu<'m, 'r> {
     /// # Panics
     /// When `addr` is not a multiple of 8.
     pub fn read(&self, addr: VirtAddr) -> Result<u64, Trap> {
-        self.access(addr, Access::Read, |machine, at| machine.ram.read_word(at))
+        self.access(addr, Access::Read, |machine, at| machine.memory_at(at).read_word(at))
     }
 
     /// A store of `value` to the 64-bit word at `addr`, by a program.
@@ -181,7 +181,7 @@ impl<'m, 'r> Cpu<'m, 'r> {
     /// # Panics
     /// When `addr` is not a multiple of 8.
     pub fn write(&self, addr: VirtAddr, value: u64) -> Result<(), Trap> {
-        self.access(addr, Access::Write, |machine, at| machine.ram.write_word(at, value))
+        self.access(addr, Access::Write, |machine, at| machine.memory_at(at).write_word(at, value))
     }
 
     /// An instruction fetch of the 64-bit word at `addr`.
@@ -192,7 +192,7 @@ impl<'m, 'r> Cpu<'m, 'r> {
     /// # Panics
     /// When `addr` is not a multiple of 8.
     pub fn fetch(&self, addr: VirtAddr) -> Result<u64, Trap> {
-        self.access(addr, Access::Execute, |machine, at| machine.ram.read_word(at))
+        self.access(addr, Access::Execute, |machine, at| machine.memory_at(at).read_word(at))
     }
 
     fn access<T>(

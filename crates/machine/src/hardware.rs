@@ -121,6 +121,7 @@ impl Hardware for Machine<'_> {
         Profile {
             transitions: self.config.transitions,
             contiguous: self.config.contiguous,
+            memory_types: self.config.memory_types,
             near_cache_bytes: self.config.near_cache_bytes,
             clear_unit_bytes: self.config.clear_unit_bytes,
         }

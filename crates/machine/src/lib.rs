@@ -42,7 +42,7 @@
 //!   arm64 or riscv64 does not show.
 //! * **The kernel's own addresses.** The library reads RAM directly; programs run in user mode
 //!   only, and pages without user rights simply trap. No protection keys, no shadow stacks, no
-//!   pointer tags, no second stage, no devices.
+//!   pointer tags, no second stage. One device, whose registers keep what is stored.
 //! * **Speculation.** Only accesses walk. For rules about what *could* be cached, the examiner
 //!   makes up for that. Data caches have no model at all, and instruction caches none but the
 //!   examiner's: a fetch that could see old bytes returns the new ones and is reported.
@@ -65,7 +65,7 @@ mod machine;
 mod hardware;
 
 pub use clock::{Clock, Time};
-pub use config::{Config, ConfigError, Examine};
+pub use config::{Config, ConfigError, DEVICES_BYTES, Examine};
 pub use counters::Counts;
 pub use cpu::{Cpu, Trap, TrapKind};
 pub use examiner::{Rule, Violation, Why};

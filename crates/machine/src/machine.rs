@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
-use quire_hw::{Chosen, DirectMap, FrameRun, Hardware, SetupError};
-use quire_units::{CpuId, FrameSpan, Pfn, PhysAddr};
+use quire_hw::{Chosen, DirectMap, ForeignFrames, FrameRun, Hardware, SetupError};
+use quire_units::{CpuId, FrameSpan, MemoryType, Pfn, PhysAddr};
 
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Examine};
@@ -22,6 +22,7 @@ pub struct Machine<'r> {
     pub(crate) config: Config,
     pub(crate) geometry: Geometry,
     pub(crate) ram: DirectMap<'r>,
+    devices: Option<(DirectMap<'r>, ForeignFrames)>,
     pub(crate) banks: Box<[Bank]>,
     pub(crate) faults: Faults,
     pub(crate) races: Races,
@@ -44,12 +45,16 @@ impl<'r> Machine<'r> {
         config.validate().map_err(MachineError::Config)?;
         let geometry = config.isa.geometry();
         let first = PhysAddr::new(config.ram_start_bytes).pfn(geometry.page_shift);
-        let (ram, frames) = ram.map(first, geometry.page_shift).map_err(MachineError::Ram)?;
+        let (ram, frames, devices) =
+            ram.map(first, geometry.page_shift, config.devices()).map_err(MachineError::Ram)?;
+        let devices =
+            devices.map(|(words, run)| (words, ForeignFrames::keep(run, MemoryType::Device)));
         let watches = config.examine != Examine::Off;
         let machine = Self {
             config,
             geometry,
             ram,
+            devices,
             banks: (0..config.cpus).map(|_| Bank::new(&config)).collect(),
             faults: Faults::default(),
             races: Races::default(),
@@ -99,6 +104,20 @@ impl<'r> Machine<'r> {
     /// RAM, as a debugger sees it: for tests.
     pub fn ram(&self) -> &DirectMap<'r> {
         &self.ram
+    }
+
+    /// The right to map the device's registers, if there is one ([`Config::device_frames`]).
+    pub fn devices(&self) -> Option<ForeignFrames> {
+        self.devices.as_ref().map(|(_, frames)| *frames)
+    }
+
+    /// The memory at `at`: the device's registers, or RAM.
+    #[inline]
+    pub(crate) fn memory_at(&self, at: PhysAddr) -> &DirectMap<'r> {
+        match &self.devices {
+            Some((words, _)) if words.span().contains(at.pfn(self.geometry.page_shift)) => words,
+            _ => &self.ram,
+        }
     }
 
     /// Faults to inject.

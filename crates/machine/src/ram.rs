@@ -5,7 +5,7 @@ use std::{fmt, fs, io};
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 use quire_hw::{DirectMap, FrameRun, SetupError};
-use quire_units::Pfn;
+use quire_units::{FrameSpan, Pfn};
 
 /// The host's huge page, to which RAM is aligned, so that the machine's blocks can be the host's.
 const ALIGN: usize = 2 << 20;
@@ -84,25 +84,36 @@ impl Ram {
         &mut self.map[self.start..self.start + self.bytes]
     }
 
-    /// The frames from `first` on, and the right to them. Nothing is poisoned at first.
+    /// The frames from `first` on, and the right to them; and as many at the end as there are
+    /// `devices`, by those numbers. Nothing is poisoned at first.
     pub(crate) fn map(
         &mut self,
         first: Pfn,
         page_shift: u32,
-    ) -> Result<(DirectMap<'_>, FrameRun), SetupError> {
+        devices: FrameSpan,
+    ) -> Result<(DirectMap<'_>, FrameRun, Option<Mapped<'_>>), SetupError> {
         let fresh = std::mem::replace(&mut self.fresh, false);
         for bits in &mut self.poison {
             *bits.get_mut() = 0;
         }
         let bytes = &mut self.map[self.start..self.start + self.bytes];
+        let ram = bytes.len().saturating_sub((devices.count as usize) << page_shift);
+        let (bytes, registers) = bytes.split_at_mut(ram);
+        let devices = match devices.count {
+            0 => None,
+            _ => Some(DirectMap::new(registers, devices.start, page_shift)?),
+        };
         let (ram, frames) = if fresh {
             DirectMap::new_zeroed(bytes, first, page_shift)?
         } else {
             DirectMap::new(bytes, first, page_shift)?
         };
-        Ok((ram.with_poison(&self.poison)?, frames))
+        Ok((ram.with_poison(&self.poison)?, frames, devices))
     }
 }
+
+/// Memory as words, and the right to its frames.
+type Mapped<'r> = (DirectMap<'r>, FrameRun);
 
 /// The host's available memory without swapping, in bytes, where the host reports it.
 fn available() -> Option<u64> {

@@ -19,7 +19,9 @@ use std::sync::atomic::Ordering;
 
 use quire::arch::{Arch, Attrs, X86_64};
 use quire::fault::SizePolicy;
-use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
+use quire::hw::{
+    Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse,
+};
 use quire::hw::{TableFrame, Transitions};
 use quire::phys::{CpuCache, Slot};
 use quire::space::Request;
@@ -83,6 +85,7 @@ impl Hardware for Board<'_> {
         Profile {
             transitions: Transitions::Base,
             contiguous: true,
+            memory_types: MemoryTypes::ENTRIES,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }

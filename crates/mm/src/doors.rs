@@ -103,6 +103,44 @@
 //! }
 //! ```
 //!
+//! # Through an area
+//! A number of a frame is no right to map it.
+//!
+//! ```compile_fail,E0277
+//! # #![forbid(unsafe_code)]
+//! # use quire::{arch::Arch, Mm, hw::Hardware, space::{Request, Space}};
+//! # use quire::units::{FrameSpan, Pfn};
+//! fn show<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, space: &Space<A>) {
+//!     let _ = mm.spaces().map_frames(space, &Request::anon(1), FrameSpan::new(Pfn::new(7), 1));
+//! }
+//! ```
+//!
+//! ```compile_fail,E0133
+//! # use quire::{hw::ForeignFrames, units::{FrameSpan, MemoryType}};
+//! fn forge(span: FrameSpan) -> ForeignFrames {
+//!     ForeignFrames::new(span, MemoryType::Device)
+//! }
+//! ```
+//!
+//! A run that was kept for a mapping does not go back, and a loan ends once:
+//!
+//! ```compile_fail,E0382
+//! # use quire::{arch::Arch, Mm, hw::{ForeignFrames, FrameRun, Hardware}, units::MemoryType};
+//! fn free_as_well<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, run: FrameRun) -> ForeignFrames {
+//!     let frames = ForeignFrames::keep(run, MemoryType::Usual);
+//!     mm.phys().free(run);
+//!     frames
+//! }
+//! ```
+//!
+//! ```compile_fail,E0382
+//! # use quire::{arch::Arch, LentFrames, Mm, hw::Hardware};
+//! fn end_twice<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, lent: LentFrames) {
+//!     mm.release(lent);
+//!     let _ = mm.take_back(lent);
+//! }
+//! ```
+//!
 //! # Doors that were never open
 //! A run is no plain value:
 //!

@@ -8,10 +8,11 @@
 use quire_arch::Arch;
 use quire_hw::Hardware;
 
+#[cfg(feature = "files")]
 pub use crate::cache::index::{file_of, page_of};
-pub use crate::folio::cached::FolioFlags;
 pub use crate::folio::clear::{NEIGHBOURHOOD, Pace, extents, units, zero};
 pub use crate::folio::copy::copy;
+pub use crate::folio::flags::FolioFlags;
 pub use crate::folio::state::{Folio, Folios};
 pub use crate::phys::alloc::Phys;
 pub use crate::phys::fail::FailPlan;

@@ -58,6 +58,9 @@
 //!   cannot make one: [`Mm::phys`] gives frames out and takes them back.
 //! * A [`Space`](space::Space) is an address space: its [areas](space::Area), and the root of its
 //!   page tables. The embedder owns the value and ends it with [`Mm::destroy`](Spaces::destroy).
+//! * An area shows zeroes, a file, or frames that the embedder has the right to: a device's
+//!   registers ([`ForeignFrames`](hw::ForeignFrames)), or RAM that it lends ([`LentFrames`]). See
+//!   [`map_frames`](Spaces::map_frames).
 //! * The library never blocks and never calls a device. A fault that lacks a page of a file or of a
 //!   swap device returns `Error::Unread` with the pages to read.
 //! * When a call that takes rights or pages away returns, the flush is over.
@@ -86,7 +89,7 @@
 //! | handle | service | feature |
 //! |---|---|---|
 //! | [`Mm`] | faults, map, populate, pins | always |
-//! | [`Spaces`], also methods of `Mm` | spaces, fork, unmap, protect, advice, guards, sealing, tracking, reports | always |
+//! | [`Spaces`], also methods of `Mm` | spaces, fork, unmap, protect, device memory, advice, guards, sealing, tracking, reports | always |
 //! | `Mm::files` | files in memory: read, show, write back, truncate | `files` |
 //! | `Mm::paging` | swap devices: page out and in | `swap` |
 //! | `Mm::reclaim`, `Mm::groups` | aging, reclaim, limits of groups, collapse, scan | `reclaim` |
@@ -150,7 +153,9 @@ pub use reclaim::{
     Collapsed, Hindrance, Holdings, Reclaim, Reclaimed, Relieved, ScanCursor, ScanLimits, Scanned,
     Watermarks,
 };
-pub use spaces::{FolioMap, Loss, Move, Populated, Resolved, SizeOf, Spaces, is_written};
+pub use spaces::{
+    FolioMap, FrameSource, LentFrames, Loss, Move, Populated, Resolved, SizeOf, Spaces, is_written,
+};
 
 #[doc(no_inline)]
 pub use {quire_arch as arch, quire_hw as hw, quire_units as units};

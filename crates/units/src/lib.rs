@@ -9,6 +9,7 @@
 
 mod addr;
 mod cpu;
+mod memory;
 mod order;
 mod orders;
 mod prot;
@@ -16,6 +17,7 @@ mod span;
 
 pub use addr::{Pfn, PhysAddr, VirtAddr, Vpn};
 pub use cpu::{Asid, CPUS_MAX, CpuId, CpuSet};
+pub use memory::MemoryType;
 pub use order::Order;
 pub use orders::OrderSet;
 pub use prot::{Access, Prot};

@@ -19,8 +19,9 @@ use super::tag_checks;
 use crate::steps::Missing;
 
 /// Programs, their arguments, and how many seconds they may take on a busy machine.
-const CHECKS: [(&[&str], u64); 9] = [
+const CHECKS: [(&[&str], u64); 10] = [
     (&["abicheck"], 120),
+    (&["devcheck"], 60),
     (&["cowcheck"], 60),
     (&["cowcheck", "-t", "64K", "1M", "2M"], 120),
     (&["wild"], 60),

@@ -4,11 +4,16 @@ use quire_units::{Order, Pfn};
 
 use crate::bits::{field, put, take};
 use crate::rules::Rules;
+use crate::slots::{memory, memory_slots, slot, types};
 use crate::{Arch, Attrs, Entry, Level, LevelShape, Transition};
 
 /// arm64 with a granule of 2^`GRANULE` bytes: 12, 14 or 16.
+///
+/// `SLOTS` are the bytes of `MAIR_EL1`, 0 to 7, that the embedder has given to the memory types,
+/// from [`memory_slots`]: unless it says otherwise 0 (`0xff`, write-back), 2 for the combining type
+/// (`0x44`, Normal non-cacheable) and 1 for devices (`0x04`, Device-nGnRE; or `0x00`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Arm64<const GRANULE: u32>;
+pub struct Arm64<const GRANULE: u32, const SLOTS: u16 = { memory_slots(0, 2, 1) }>;
 
 /// Base pages of 4 KiB.
 pub type Arm4k = Arm64<12>;
@@ -22,7 +27,9 @@ pub type Arm64k = Arm64<16>;
 const VALID: u64 = 1 << 0;
 /// With [`VALID`]: a table, or a leaf of the last level.
 const DEEP: u64 = 1 << 1;
-const DEVICE_AT: u32 = 2;
+/// AttrIndx, three bits.
+const MEMORY_AT: u32 = 2;
+const MEMORY: u64 = field(4, MEMORY_AT);
 const USER_AT: u32 = 6;
 const READ_ONLY_AT: u32 = 7;
 const INNER_SHAREABLE: u64 = 0b11 << 8;
@@ -40,7 +47,7 @@ const COW_AT: u32 = 58;
 /// No CPU may write or execute.
 const NO_RIGHTS: u64 = 1 << READ_ONLY_AT | 1 << KERNEL_NO_EXEC_AT | 1 << USER_NO_EXEC_AT;
 /// The bits that vary in a hidden leaf, but for its address.
-const COMMON: u64 = 1 << DEVICE_AT
+const COMMON: u64 = MEMORY
     | 1 << USER_AT
     | 1 << ACCESSED_AT
     | 1 << NOT_GLOBAL_AT
@@ -66,7 +73,7 @@ const SHAPES_64K: [LevelShape; 3] = [shape(13, true, 5), shape(13, true, 5), sha
 
 const RULES: Rules = Rules { resize_breaks: true, move_breaks: true, global_breaks: true };
 
-impl<const GRANULE: u32> Arch for Arm64<GRANULE> {
+impl<const GRANULE: u32, const SLOTS: u16> Arch for Arm64<GRANULE, SLOTS> {
     const NAME: &'static str = match GRANULE {
         12 => "arm64-4k",
         14 => "arm64-16k",
@@ -94,7 +101,8 @@ impl<const GRANULE: u32> Arch for Arm64<GRANULE> {
         debug_assert!(level.index() <= Self::LEAF_MOST);
         debug_assert!(frame.get() < Self::FRAMES && frame.is_aligned(Self::order(level).pages()));
         let kind = if attrs.intersects(Attrs::RIGHTS) { kind(level) } else { HIDDEN };
-        frame.get() << GRANULE | INNER_SHAREABLE | kind | common(attrs) | rights(attrs)
+        let memory = slot(SLOTS, attrs) << MEMORY_AT;
+        frame.get() << GRANULE | INNER_SHAREABLE | kind | memory | common(attrs) | rights(attrs)
     }
 
     #[inline]
@@ -157,12 +165,19 @@ impl<const GRANULE: u32> Arch for Arm64<GRANULE> {
     }
 }
 
-impl<const GRANULE: u32> Arm64<GRANULE> {
+impl<const GRANULE: u32, const SLOTS: u16> Arm64<GRANULE, SLOTS> {
     /// A table is one granule of 8-byte words. Only the root may use fewer of them.
     const INDEX_BITS: u32 = GRANULE - 3;
     /// The highest level that may hold a leaf.
     const LEAF_MOST: usize = if GRANULE == 12 { 2 } else { 1 };
     const ADDR: u64 = field(47, GRANULE);
+    const TYPES: u16 = types(SLOTS);
+
+    /// The memory type of a leaf; both flags for a byte of `MAIR_EL1` that no type has.
+    #[inline(always)]
+    const fn memory_of(word: u64) -> Attrs {
+        memory(Self::TYPES, (word & MEMORY) >> MEMORY_AT)
+    }
 
     /// The base-two logarithm in bytes of one entry's block.
     #[inline]
@@ -193,12 +208,13 @@ impl<const GRANULE: u32> Arm64<GRANULE> {
     #[inline(always)]
     fn decode_leaf(word: u64, level: Level) -> Entry {
         let ours = word & !(VISIBLE | Self::block_addr(level)) == INNER_SHAREABLE | kind(level);
-        let attrs = attrs_common(word) | attrs_rights(word);
+        let attrs = attrs_common(word) | Self::memory_of(word) | attrs_rights(word);
         // Rights that no attributes express: the kernel may execute pages that programs can reach,
         // or write pages that programs can only execute.
         let open = attrs.contains(Attrs::USER) && word >> KERNEL_NO_EXEC_AT & 1 == 0;
         let split = attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::READ);
-        if !ours || open || split || level.index() > Self::LEAF_MOST {
+        let strange = open || split || attrs.contains(Attrs::MEMORY);
+        if !ours || strange || level.index() > Self::LEAF_MOST {
             return Entry::Malformed;
         }
         Entry::Leaf { frame: Self::frame(word), attrs }
@@ -213,12 +229,13 @@ impl<const GRANULE: u32> Arm64<GRANULE> {
         if word & field(PAYLOAD_AT - 1, 0) == MARKER {
             return Entry::Marker(word >> PAYLOAD_AT);
         }
-        let ours = word & !(COMMON | Self::block_addr(level));
-        if ours != INNER_SHAREABLE | HIDDEN | NO_RIGHTS || level.index() > Self::LEAF_MOST {
+        let rest = word & !(COMMON | Self::block_addr(level));
+        let attrs = attrs_common(word) | Self::memory_of(word) | take(word, USER_AT, Attrs::USER);
+        let ours = rest == INNER_SHAREABLE | HIDDEN | NO_RIGHTS && !attrs.contains(Attrs::MEMORY);
+        if !ours || level.index() > Self::LEAF_MOST {
             return Entry::Malformed;
         }
-        let user = take(word, USER_AT, Attrs::USER);
-        Entry::Leaf { frame: Self::frame(word), attrs: attrs_common(word) | user }
+        Entry::Leaf { frame: Self::frame(word), attrs }
     }
 }
 
@@ -228,11 +245,10 @@ const fn kind(level: Level) -> u64 {
     if level.is_last() { DEEP | VALID } else { VALID }
 }
 
-/// All but rights and dirty state.
+/// All but rights, dirty state and memory type.
 #[inline]
 fn common(attrs: Attrs) -> u64 {
-    put(attrs, Attrs::DEVICE, DEVICE_AT)
-        | put(attrs, Attrs::YOUNG, ACCESSED_AT)
+    put(attrs, Attrs::YOUNG, ACCESSED_AT)
         | (!attrs.contains(Attrs::GLOBAL) as u64) << NOT_GLOBAL_AT
         | put(attrs, Attrs::SOFT, SOFT_AT)
         | put(attrs, Attrs::COW, COW_AT)
@@ -256,8 +272,7 @@ fn rights(attrs: Attrs) -> u64 {
 
 #[inline]
 fn attrs_common(word: u64) -> Attrs {
-    take(word, DEVICE_AT, Attrs::DEVICE)
-        | take(word, ACCESSED_AT, Attrs::YOUNG)
+    take(word, ACCESSED_AT, Attrs::YOUNG)
         | take(!word, NOT_GLOBAL_AT, Attrs::GLOBAL)
         | take(word, SAVED_DIRTY_AT, Attrs::DIRTY)
         | take(word, SOFT_AT, Attrs::SOFT)

@@ -39,9 +39,10 @@
 //! ```
 //!
 //! * **L** (1): 1 in a leaf at the last level, 0 in a larger one. *g* is 12, 14 or 16.
-//! * **Attr** (4:2): index into `MAIR_EL1`, whose first two bytes the embedder sets to `0xff`
-//!   (index 0: normal memory, write-back, read- and write-allocate) and `0x00` (index 1:
-//!   Device-nGnRnE) or `0x04` (Device-nGnRE, the usual choice for `DEVICE`).
+//! * **Attr** (4:2): index into `MAIR_EL1`. That register is the embedder's, and so are the numbers
+//!   ([`Arm64`]). Unless it says otherwise, byte 0 is `0xff` (normal memory, write-back, read- and
+//!   write-allocate), byte 1 `0x00` (Device-nGnRnE) or `0x04` (Device-nGnRE, the usual choice for
+//!   `DEVICE`), and byte 2 `0x44` (normal memory, non-cacheable) for `COMBINING`.
 //! * **AP1** (6): programs may read. **AP2** (7): no CPU may write *now*. **UXN** (54), **PXN**
 //!   (53): programs, the kernel may not execute. A leaf is executable by one of them or by neither.
 //!   A program's leaf with `EXEC` alone has AP1 and UXN clear: execute-only, yet readable by the

@@ -77,7 +77,8 @@ fn changes<A: Arch>(level: Level, attrs: Attrs) -> Result<(), Broken> {
     let place = members::<A>(level) - 1;
     let (here, there) = (Pfn::new(0), Pfn::new(A::fold_order(level).unwrap_or_default().pages()));
     let old = member::<A>(here, place, level, attrs);
-    for flag in Attrs::all().iter().chain([Attrs::empty()]) {
+    let flags = Attrs::all().iter().chain([Attrs::empty()]);
+    for flag in flags.filter(|&flag| !(attrs ^ flag).contains(Attrs::MEMORY)) {
         for start in [here, there] {
             let new = member::<A>(start, place, level, attrs ^ flag);
             if visible(attrs ^ flag) {

@@ -34,8 +34,11 @@ const SOFT_AT: u32 = 8;
 const COW_AT: u32 = 9;
 const FRAME_AT: u32 = 10;
 const FRAME: u64 = field(53, FRAME_AT);
+/// `COMBINING` is PBMT = 1 (NC), which sets this bit alone.
+const NC_AT: u32 = 61;
 /// `DEVICE` is PBMT = 2 (IO), which sets this bit alone.
 const IO_AT: u32 = 62;
+const PBMT: u64 = 1 << NC_AT | 1 << IO_AT;
 const NAPOT: u64 = 1 << 63;
 
 const READ_WRITE_EXEC: u64 = 1 << READ_AT | 1 << WRITE_AT | 1 << EXEC_AT;
@@ -46,7 +49,7 @@ const COMMON: u64 = 1 << USER_AT
     | 1 << DIRTY_AT
     | 1 << SOFT_AT
     | 1 << COW_AT
-    | 1 << IO_AT;
+    | PBMT;
 
 /// Marks a hidden leaf, together with a clear [`VALID`]. It uses the place of a right, since both
 /// bits for software are taken.
@@ -207,6 +210,7 @@ fn common(attrs: Attrs) -> u64 {
         | put(attrs, Attrs::SOFT, SOFT_AT)
         | put(attrs, Attrs::COW, COW_AT)
         | put(attrs, Attrs::DEVICE, IO_AT)
+        | (put(attrs, Attrs::COMBINING, NC_AT) & !put(attrs, Attrs::DEVICE, NC_AT))
 }
 
 #[inline]
@@ -226,6 +230,7 @@ fn attrs_common(word: u64) -> Attrs {
         | take(word, SOFT_AT, Attrs::SOFT)
         | take(word, COW_AT, Attrs::COW)
         | take(word, IO_AT, Attrs::DEVICE)
+        | take(word, NC_AT, Attrs::COMBINING)
 }
 
 #[inline]
@@ -241,7 +246,7 @@ fn decode_table(word: u64, level: Level) -> Entry {
 fn decode_leaf(word: u64, level: Level) -> Entry {
     let ours = word & !(COMMON | READ_WRITE_EXEC | block_frame(level)) == VALID;
     let reserved = word & (1 << READ_AT | 1 << WRITE_AT) == 1 << WRITE_AT;
-    if !ours || reserved {
+    if !ours || reserved || word & PBMT == PBMT {
         return Entry::Malformed;
     }
     let attrs = attrs_common(word)
@@ -258,7 +263,7 @@ fn decode_unseen(word: u64, level: Level) -> Entry {
         Entry::Absent
     } else if word & field(PAYLOAD_AT - 1, 0) == MARKER {
         Entry::Marker(word >> PAYLOAD_AT)
-    } else if word & !(COMMON | block_frame(level)) == HIDDEN {
+    } else if word & !(COMMON | block_frame(level)) == HIDDEN && word & PBMT != PBMT {
         Entry::Leaf { frame: frame(word), attrs: attrs_common(word) }
     } else {
         Entry::Malformed

@@ -37,9 +37,10 @@
 //! * **SW** (8): `SOFT`. **CW** (9): `COW`. These are the two RSW bits for software; only
 //!   Svrsw60t59b has more. So hidden leaves are marked by X, which has no meaning while V is clear,
 //!   and markers by R.
-//! * **PBMT** (62:61): 2 (IO) for `DEVICE`, else 0 (the type that the PMA gives). It needs Svpbmt,
-//!   enabled by `menvcfg.PBMTE`. Without it the bits are reserved and such a leaf faults, so an
-//!   embedder without Svpbmt must not map `DEVICE` (and need not: the PMAs describe the devices).
+//! * **PBMT** (62:61): 2 (IO) for `DEVICE`, 1 (NC) for `COMBINING`, else 0 (the type that the PMA
+//!   gives). The numbers are the ISA's. It needs Svpbmt, enabled by `menvcfg.PBMTE`. Without it the
+//!   bits are reserved and such a leaf faults. The PMAs describe the devices there: the embedder's
+//!   `Profile` says so, and the library writes no such leaf.
 //! * **N** (63): Svnapot, 16 leaves of the last level as one block of 64 KiB: a folded word. Its
 //!   low four PPN bits encode the block's size, of which `1000` is the only one; the CPU takes
 //!   those bits of the frame from the page number. So the 16 words of a block are equal but for A

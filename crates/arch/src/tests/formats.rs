@@ -24,7 +24,9 @@ each_format!(words_near_a_leaf_say_the_same_again, A => {
         let level = Level::new(at);
         prop_assume!(A::is_leaf_level(level));
         let frame = Pfn::new(page % A::FRAMES).align_down(A::order(level).pages());
-        let word = A::leaf(frame, level, Attrs::from_bits_truncate(attrs));
+        let mut attrs = Attrs::from_bits_truncate(attrs);
+        attrs.set(Attrs::COMBINING, attrs & Attrs::MEMORY == Attrs::COMBINING);
+        let word = A::leaf(frame, level, attrs);
         let damage = flips & sparse & sparse.rotate_left(17);
         prop_assert_eq!(laws::stable::<A>(word ^ damage, level), Ok(()));
     });
@@ -77,6 +79,44 @@ fn leaves_and_contiguous_groups_have_the_sizes_of_the_manuals() {
     assert_eq!(sizes::<Sv39>(), sv[..3]);
     assert_eq!(sizes::<Sv48>(), sv);
     assert_eq!(sizes::<Sv57>()[4], (1 << 48, 1 << 48));
+}
+
+/// Formats whose embedder has numbered the memory types otherwise.
+mod other_slots {
+    use crate::aarch64::Arm64;
+    use crate::x86_64::X86;
+    use crate::{Arch, Attrs, Level, laws, memory_slots};
+
+    type OtherX86 = X86<4, { memory_slots(2, 3, 0) }>;
+    type OtherArm = Arm64<12, { memory_slots(7, 0, 4) }>;
+
+    fn types<A: Arch>() -> [u64; 3] {
+        let mask = A::leaf(quire_units::Pfn::new(0), Level::LAST, Attrs::READ);
+        let plain = [Attrs::empty(), Attrs::COMBINING, Attrs::DEVICE];
+        plain.map(|memory| {
+            let word = A::leaf(quire_units::Pfn::new(0), Level::LAST, Attrs::READ | memory);
+            assert_eq!(word & !0x1f, mask & !0x1f);
+            word >> 2 & 7
+        })
+    }
+
+    #[test]
+    fn hold_the_laws() {
+        assert_eq!(laws::check::<OtherX86>(), Ok(()));
+        assert_eq!(laws::check::<OtherArm>(), Ok(()));
+    }
+
+    #[test]
+    fn are_those_of_the_words() {
+        assert_eq!(types::<OtherX86>().map(|bits| bits >> 1), [2, 3, 0]);
+        assert_eq!(types::<OtherArm>(), [7, 0, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot of its own")]
+    fn differ() {
+        let _ = memory_slots(0, 1, 1);
+    }
 }
 
 #[test]

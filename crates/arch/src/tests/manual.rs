@@ -1,7 +1,7 @@
 //! The hardware's view of a word: a second reading of the manuals, which shares no constant with
 //! the encoders, and tests that both readings agree.
 
-use quire_units::Pfn;
+use quire_units::{MemoryType, Pfn};
 
 use super::each_format;
 use crate::aarch64::Arm64;
@@ -21,7 +21,7 @@ enum Sees {
         user: Rights,
         kernel: Rights,
         global: bool,
-        device: bool,
+        memory: MemoryType,
         marks: Marks,
     },
     /// A memory type that no part of the library asks for.
@@ -83,9 +83,11 @@ impl<const LEVELS: usize> Manual for X86<LEVELS> {
         if !write && bit(word, 6) {
             return Sees::Surprise("shadow stack");
         }
-        let device = match (pat, bits(word, 4, 3)) {
-            (false, 0) => false,
-            (false, 3) => true,
+        // The PAT that the format asks of the embedder: WB, WC, UC-, UC.
+        let memory = match (pat, bits(word, 4, 3)) {
+            (false, 0) => MemoryType::Usual,
+            (false, 1) => MemoryType::Combining,
+            (false, 3) => MemoryType::Device,
             _ => return Sees::Surprise("memory type"),
         };
         let low = 12 + 9 * height as u32;
@@ -93,7 +95,7 @@ impl<const LEVELS: usize> Manual for X86<LEVELS> {
         let (user, kernel) = if user { (rights, [false; 3]) } else { ([false; 3], rights) };
         let marks = Marks { young: bit(word, 5), stored: bit(word, 6) };
         let frame = bits(word, 51, low) << (low - 12);
-        Sees::Block { frame, user, kernel, global: bit(word, 8), device, marks }
+        Sees::Block { frame, user, kernel, global: bit(word, 8), memory, marks }
     }
 
     /// No word describes its neighbours.
@@ -133,9 +135,10 @@ impl<const GRANULE: u32> Manual for Arm64<GRANULE> {
         if reserved || bit(word, 5) || bits(word, 9, 8) != 3 || bits(word, 63, 59) != 0 {
             return Sees::Surprise("reserved bits, NS, SH or PBHA");
         }
-        let device = match bits(word, 4, 2) {
-            0 => false,
-            1 => true,
+        let memory = match bits(word, 4, 2) {
+            0 => MemoryType::Usual,
+            1 => MemoryType::Device,
+            2 => MemoryType::Combining,
             _ => return Sees::Surprise("MAIR index"),
         };
         let (stored, write) = (!bit(word, 7), !bit(word, 7) || bit(word, 51));
@@ -146,7 +149,7 @@ impl<const GRANULE: u32> Manual for Arm64<GRANULE> {
         let kernel = [!open, !open && write, kernel_exec];
         let marks = Marks { young: bit(word, 10), stored };
         let frame = bits(word, 47, low) << (low - GRANULE);
-        Sees::Block { frame, user, kernel, global: !bit(word, 11), device, marks }
+        Sees::Block { frame, user, kernel, global: !bit(word, 11), memory, marks }
     }
 
     /// Arm ARM, the table of the Contiguous bit by granule and level of lookup.
@@ -185,16 +188,17 @@ impl<const LEVELS: usize> Manual for Riscv64<LEVELS> {
         if height > 0 && bits(word, low - 1, 10) != 0 || bits(word, 62, 61) == 3 {
             return Sees::Fault;
         }
-        let device = match bits(word, 62, 61) {
+        let memory = match bits(word, 62, 61) {
             _ if bit(word, 63) => return Sees::Surprise("napot"),
-            0 => false,
-            2 => true,
+            0 => MemoryType::Usual,
+            1 => MemoryType::Combining,
+            2 => MemoryType::Device,
             _ => return Sees::Surprise("memory type"),
         };
         let user = bit(word, 4);
         let (user, kernel) = if user { (rights, [false; 3]) } else { ([false; 3], rights) };
         let marks = Marks { young: bit(word, 6), stored: bit(word, 7) };
-        Sees::Block { frame: bits(word, 53, 10), user, kernel, global: bit(word, 5), device, marks }
+        Sees::Block { frame: bits(word, 53, 10), user, kernel, global: bit(word, 5), memory, marks }
     }
 
     /// The chapter on Svnapot: an implicit read yields the word with the low four bits of its PPN
@@ -219,7 +223,8 @@ impl<const LEVELS: usize> Manual for Riscv64<LEVELS> {
 }
 
 fn all_attrs() -> impl Iterator<Item = Attrs> {
-    (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate)
+    let all = (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate);
+    all.filter(|attrs| !attrs.contains(Attrs::MEMORY))
 }
 
 fn levels<A: Arch>() -> impl Iterator<Item = Level> {
@@ -261,13 +266,13 @@ fn leaves_grant_what_they_say<A: Manual>() {
         };
         let [read, write, exec] =
             [Attrs::READ, Attrs::WRITE, Attrs::EXEC].map(|right| attrs.contains(right));
-        let Sees::Block { frame: at, user, kernel, global, device, marks } = A::sees(word, level)
+        let Sees::Block { frame: at, user, kernel, global, memory, marks } = A::sees(word, level)
         else {
             panic!("{word:#x} is {:?}", A::sees(word, level))
         };
         assert_eq!(at, frame.get());
         assert_eq!(global, attrs.contains(Attrs::GLOBAL));
-        assert_eq!(device, attrs.contains(Attrs::DEVICE));
+        assert_eq!(Attrs::memory(memory), attrs & Attrs::MEMORY);
         assert_eq!(marks.young, attrs.contains(Attrs::YOUNG));
         if write {
             assert_eq!(marks.stored, attrs.contains(Attrs::DIRTY), "{attrs:?}");

@@ -65,6 +65,7 @@ fn copy_on_write_breaks_and_moving_a_read_only_page_breaks_only_on_arm64() {
 #[test]
 fn memory_type_breaks_and_global_breaks_on_arm64() {
     assert_eq!(on_all((1, RW), (1, RW | Attrs::DEVICE)), [BreakBeforeMake; 3]);
+    assert_eq!(on_all((1, RW), (1, RW | Attrs::COMBINING)), [BreakBeforeMake; 3]);
     let global = [Flush, BreakBeforeMake, Flush];
     assert_eq!(on_all((1, RW), (1, RW | Attrs::GLOBAL)), global);
     assert_eq!(on_all((1, RW | Attrs::GLOBAL), (1, RW)), global);

@@ -4,11 +4,16 @@ use quire_units::{Order, Pfn};
 
 use crate::bits::{field, put, take};
 use crate::rules::Rules;
+use crate::slots::{memory, memory_slots, slot, types};
 use crate::{Arch, Attrs, Entry, Level, LevelShape, Transition};
 
 /// x86-64 with tables of `LEVELS` levels: 4 or 5.
+///
+/// `SLOTS` are the entries of the PAT, 0 to 3, that the embedder has given to the memory types,
+/// from [`memory_slots`]: unless it says otherwise 0 (WB), 1 for the combining type (WC) and 3 for
+/// devices (UC). After reset entry 1 is WT: an embedder that maps combining memory writes the PAT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct X86<const LEVELS: usize>;
+pub struct X86<const LEVELS: usize, const SLOTS: u16 = { memory_slots(0, 1, 3) }>;
 
 /// Four levels: 48-bit linear addresses, of which programs have the lower half.
 pub type X86_64 = X86<4>;
@@ -22,8 +27,9 @@ const INDEX_BITS: u32 = 9;
 const PRESENT: u64 = 1 << 0;
 const WRITE_AT: u32 = 1;
 const USER_AT: u32 = 2;
-const UNCACHED: u64 = 0b11 << 3;
-const UNCACHED_AT: u32 = 4;
+/// PWT and PCD: the two low bits of the PAT's entry.
+const MEMORY: u64 = 0b11 << MEMORY_AT;
+const MEMORY_AT: u32 = 3;
 const ACCESSED_AT: u32 = 5;
 const DIRTY_AT: u32 = 6;
 const LARGE: u64 = 1 << 7;
@@ -39,7 +45,7 @@ const ADDR: u64 = field(51, PAGE_SHIFT);
 const TABLE: u64 = PRESENT | 1 << WRITE_AT | 1 << USER_AT | 1 << ACCESSED_AT;
 /// The bits that a hidden leaf shares with a visible one.
 const COMMON: u64 = 1 << USER_AT
-    | UNCACHED
+    | MEMORY
     | 1 << ACCESSED_AT
     | 1 << GLOBAL_AT
     | 1 << SOFT_AT
@@ -73,7 +79,7 @@ const LEAF_MOST: usize = 2;
 
 const RULES: Rules = Rules { resize_breaks: true, move_breaks: false, global_breaks: false };
 
-impl<const LEVELS: usize> Arch for X86<LEVELS> {
+impl<const LEVELS: usize, const SLOTS: u16> Arch for X86<LEVELS, SLOTS> {
     const NAME: &'static str = match LEVELS {
         4 => "x86-64",
         5 => "x86-64-la57",
@@ -97,9 +103,9 @@ impl<const LEVELS: usize> Arch for X86<LEVELS> {
         debug_assert!(frame.get() < Self::FRAMES && frame.is_aligned(Self::order(level).pages()));
         let addr = frame.get() << PAGE_SHIFT;
         if attrs.intersects(Attrs::RIGHTS) {
-            addr | PRESENT | large(level) | visible(attrs)
+            addr | PRESENT | large(level) | visible(attrs) | Self::memory(attrs)
         } else {
-            (addr + VEIL) | HIDDEN | common(attrs)
+            (addr + VEIL) | HIDDEN | common(attrs) | Self::memory(attrs)
         }
     }
 
@@ -120,11 +126,11 @@ impl<const LEVELS: usize> Arch for X86<LEVELS> {
     #[inline(always)]
     fn decode(word: u64, level: Level) -> Entry {
         if word & PRESENT == 0 {
-            decode_unseen(word, level)
+            Self::decode_unseen(word, level)
         } else if !level.is_last() && word & LARGE == 0 {
             decode_table(word)
         } else {
-            decode_leaf(word, level)
+            Self::decode_leaf(word, level)
         }
     }
 
@@ -142,6 +148,67 @@ impl<const LEVELS: usize> Arch for X86<LEVELS> {
     #[inline]
     fn order(level: Level) -> Order {
         Order::new((level.index() as u32 * INDEX_BITS) as u8)
+    }
+}
+
+impl<const LEVELS: usize, const SLOTS: u16> X86<LEVELS, SLOTS> {
+    const TYPES: u16 = {
+        let low = SLOTS & 0xf < 4 && SLOTS >> 4 & 0xf < 4 && SLOTS >> 8 & 0xf < 4;
+        assert!(low, "the PAT bit of a leaf stays zero: the types have slots 0 to 3");
+        types(SLOTS)
+    };
+
+    /// The memory type of a leaf.
+    #[inline(always)]
+    const fn memory(attrs: Attrs) -> u64 {
+        slot(SLOTS, attrs) << MEMORY_AT
+    }
+
+    /// The memory type of a leaf; `None` for an entry of the PAT that no type has.
+    #[inline(always)]
+    fn memory_of(word: u64) -> Option<Attrs> {
+        let attrs = memory(Self::TYPES, (word & MEMORY) >> MEMORY_AT);
+        (!attrs.contains(Attrs::MEMORY)).then_some(attrs)
+    }
+
+    #[inline(always)]
+    fn decode_leaf(word: u64, level: Level) -> Entry {
+        let strange = word & !(VISIBLE | large(level) | block_addr(level)) != 0;
+        let (false, Some(memory)) = (strange || level.index() > LEAF_MOST, Self::memory_of(word))
+        else {
+            return Entry::Malformed;
+        };
+        let attrs = attrs_common(word)
+            | memory
+            | Attrs::READ
+            | take(word, WRITE_AT, Attrs::WRITE)
+            | take(word, DIRTY_AT, Attrs::DIRTY)
+            | take(!word, NO_EXEC_AT, Attrs::EXEC);
+        Entry::Leaf { frame: Pfn::new((word & ADDR) >> PAGE_SHIFT), attrs }
+    }
+
+    /// Decodes a word that the hardware takes for absent.
+    #[inline]
+    fn decode_unseen(word: u64, level: Level) -> Entry {
+        if word == 0 {
+            Entry::Absent
+        } else if word & MARKER != 0 {
+            decode_marker(word)
+        } else {
+            Self::decode_hidden(word, level)
+        }
+    }
+
+    fn decode_hidden(word: u64, level: Level) -> Entry {
+        let addr = (word & VEILED).wrapping_sub(VEIL);
+        let ours = word & !(COMMON | VEILED) == HIDDEN && addr & !block_addr(level) == 0;
+        match Self::memory_of(word) {
+            Some(memory) if ours && level.index() <= LEAF_MOST => {
+                let attrs = attrs_common(word) | memory;
+                Entry::Leaf { frame: Pfn::new(addr >> PAGE_SHIFT), attrs }
+            }
+            _ => Entry::Malformed,
+        }
     }
 }
 
@@ -163,15 +230,11 @@ const fn large(level: Level) -> u64 {
     if level.is_last() { 0 } else { LARGE }
 }
 
-/// All but rights and dirty flag.
+/// All but rights, dirty flag and memory type.
 #[inline]
 fn common(attrs: Attrs) -> u64 {
-    let device = put(attrs, Attrs::DEVICE, UNCACHED_AT);
-    // The uncached bits are neighbours, and the two dirty bits are selected by shifts: faults call
-    // this, so it has no branches.
-    device
-        | device >> 1
-        | put(attrs, Attrs::USER, USER_AT)
+    // The two dirty bits are selected by shifts: faults call this, so it has no branches.
+    put(attrs, Attrs::USER, USER_AT)
         | put(attrs, Attrs::YOUNG, ACCESSED_AT)
         | put(attrs, Attrs::GLOBAL, GLOBAL_AT)
         | put(attrs, Attrs::SOFT, SOFT_AT)
@@ -191,7 +254,6 @@ fn visible(attrs: Attrs) -> u64 {
 #[inline]
 fn attrs_common(word: u64) -> Attrs {
     take(word, USER_AT, Attrs::USER)
-        | take(word, UNCACHED_AT, Attrs::DEVICE)
         | take(word, ACCESSED_AT, Attrs::YOUNG)
         | take(word, GLOBAL_AT, Attrs::GLOBAL)
         | take(word, SOFT_AT, Attrs::SOFT)
@@ -208,53 +270,10 @@ fn decode_table(word: u64) -> Entry {
     }
 }
 
-#[inline(always)]
-fn decode_leaf(word: u64, level: Level) -> Entry {
-    let strange = word & !(VISIBLE | large(level) | block_addr(level)) != 0;
-    if strange || level.index() > LEAF_MOST || half_uncached(word) {
-        return Entry::Malformed;
-    }
-    let attrs = attrs_common(word)
-        | Attrs::READ
-        | take(word, WRITE_AT, Attrs::WRITE)
-        | take(word, DIRTY_AT, Attrs::DIRTY)
-        | take(!word, NO_EXEC_AT, Attrs::EXEC);
-    Entry::Leaf { frame: Pfn::new((word & ADDR) >> PAGE_SHIFT), attrs }
-}
-
-/// Only one of the two bits that together make a leaf uncached.
-#[inline]
-const fn half_uncached(word: u64) -> bool {
-    let bits = word & UNCACHED;
-    bits != 0 && bits != UNCACHED
-}
-
-/// Decodes a word that the hardware takes for absent.
-#[inline]
-fn decode_unseen(word: u64, level: Level) -> Entry {
-    if word == 0 {
-        Entry::Absent
-    } else if word & MARKER != 0 {
-        decode_marker(word)
-    } else {
-        decode_hidden(word, level)
-    }
-}
-
 fn decode_marker(word: u64) -> Entry {
     if word & !(PAYLOAD_HIGH | PAYLOAD_LOW) != MARKER_VEIL | MARKER {
         return Entry::Malformed;
     }
     let high = (word & PAYLOAD_HIGH) >> 46 << PAYLOAD_LOW_BITS;
     Entry::Marker(high | (word & PAYLOAD_LOW) >> 2)
-}
-
-fn decode_hidden(word: u64, level: Level) -> Entry {
-    let addr = (word & VEILED).wrapping_sub(VEIL);
-    let ours = word & !(COMMON | VEILED) == HIDDEN;
-    let strange = addr & !block_addr(level) != 0 || half_uncached(word);
-    if !ours || strange || level.index() > LEAF_MOST {
-        return Entry::Malformed;
-    }
-    Entry::Leaf { frame: Pfn::new(addr >> PAGE_SHIFT), attrs: attrs_common(word) }
 }

@@ -27,9 +27,10 @@
 //! * **P** (0), **R/W** (1), **U/S** (2), **XD** (63, AMD: NX): the rights. A present page can be
 //!   read, so `WRITE` and `EXEC` bring `READ`. XD needs `EFER.NXE`. Rights are the conjunction over
 //!   all levels; table entries grant everything, leaves decide.
-//! * **PWT, PCD** (3, 4): both set for `DEVICE`: entry 3 of the PAT, which is UC after reset. The
-//!   PAT bit would be bit 7 in a 4 KiB leaf and bit 12 in a larger one; it stays 0, so bit 12
-//!   belongs to the alignment of large leaves.
+//! * **PWT, PCD** (3, 4): the entry of the PAT, 0 to 3. The PAT is the embedder's, and so are the
+//!   numbers ([`X86`]): unless it says otherwise 0 (WB), 1 for `COMBINING` (WC; WT after reset) and
+//!   3 for `DEVICE` (UC). The PAT bit would be bit 7 in a 4 KiB leaf and bit 12 in a larger one; it
+//!   stays 0, so bit 12 belongs to the alignment of large leaves.
 //! * **A, D** (5, 6): `YOUNG`, `DIRTY`; set by the CPU. Tables are written with A set, which
 //!   spares the CPU a locked write on the first walk.
 //! * **PS** (7): a leaf above the last level: 2 MiB at level +1, 1 GiB at level +2 (if CPUID

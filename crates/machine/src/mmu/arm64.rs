@@ -2,7 +2,7 @@
 //! access control", D8.5 "Hardware updates to the translation tables", D8.7.1 "The Contiguous
 //! bit". VMSAv8-64, stage 1, 48-bit output addresses.
 
-use quire_units::{Order, Pfn, Prot};
+use quire_units::{MemoryType, Order, Pfn, Prot};
 
 use super::{Flaw, Granule, Leaf, Meaning, Table};
 
@@ -120,6 +120,16 @@ fn rights(word: u64) -> Prot {
         prot.set(Prot::WRITE, writable);
     }
     prot
+}
+
+/// AttrIndx names a byte of `MAIR_EL1`, which is `0xff`, `0x04`, `0x44`, and no more.
+pub(super) fn memory_type(memory: u16) -> Option<MemoryType> {
+    match memory >> 2 & 7 {
+        0 => Some(MemoryType::Usual),
+        1 => Some(MemoryType::Device),
+        2 => Some(MemoryType::Combining),
+        _ => None,
+    }
 }
 
 pub(super) fn touched(word: u64, store: bool) -> u64 {

@@ -85,6 +85,11 @@ pub enum Flaw {
     Encoding,
     /// A contiguous block, and the CPU has none.
     NoContiguous,
+    /// The entry says a memory type, and the CPU's entries cannot; or its slot of the PAT or the
+    /// `MAIR_EL1` has none.
+    NoMemoryType,
+    /// A cached mapping of a device's registers, though entries of this CPU can say the type.
+    CachedDevice,
     /// The contiguous block's size is not one the ISA has.
     BlockSize,
     /// The entries of a contiguous block do not lead to memory that begins at a multiple of its
@@ -112,6 +117,8 @@ impl fmt::Display for Flaw {
             Flaw::WriteWithoutRead => f.write_str("writable but not readable"),
             Flaw::Encoding => f.write_str("a field holds a reserved value"),
             Flaw::NoContiguous => f.write_str("a contiguous block on a CPU that has none"),
+            Flaw::NoMemoryType => f.write_str("a memory type that the CPU does not have"),
+            Flaw::CachedDevice => f.write_str("a device is mapped as usual memory"),
             Flaw::BlockSize => f.write_str("a contiguous block of a size that does not exist"),
             Flaw::BlockMisaligned => f.write_str("a contiguous block at a misaligned address"),
             Flaw::BlockTorn => f.write_str("entries of a contiguous block contradict each other"),

@@ -1,6 +1,6 @@
 //! The choice of an ISA and the geometry of its tables.
 
-use quire_units::{Order, VirtAddr, Vpn};
+use quire_units::{MemoryType, Order, VirtAddr, Vpn};
 
 use super::{Meaning, arm64, riscv64, x86_64};
 
@@ -116,6 +116,17 @@ impl Isa {
             Isa::X86_64 { .. } => 1,
             Isa::Arm64 { granule, .. } => arm64::contiguous_entries(level, granule),
             Isa::Riscv64(_) => riscv64::contiguous_entries(level),
+        }
+    }
+
+    /// The memory type that a leaf's field `memory` names; `None` for one that the machine's PAT or
+    /// `MAIR_EL1` does not have.
+    #[inline]
+    pub(crate) fn memory_type(self, memory: u16) -> Option<MemoryType> {
+        match self {
+            Isa::X86_64 { .. } => x86_64::memory_type(memory),
+            Isa::Arm64 { .. } => arm64::memory_type(memory),
+            Isa::Riscv64(_) => riscv64::memory_type(memory),
         }
     }
 

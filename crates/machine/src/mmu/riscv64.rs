@@ -1,7 +1,7 @@
 //! riscv64. Source: RISC-V Privileged Architecture, "Sv39", "Sv48", "Sv57" (§ Virtual Address
 //! Translation Process), Svnapot, Svpbmt, Svade and Svadu.
 
-use quire_units::{Order, Pfn, Prot};
+use quire_units::{MemoryType, Order, Pfn, Prot};
 
 use super::{Flaw, Leaf, Meaning, Table};
 
@@ -78,6 +78,16 @@ fn leaf(word: u64, level: u8, index: usize) -> Meaning {
         accessed: word & ACCESSED != 0,
         dirty: word & DIRTY != 0,
     })
+}
+
+/// Svpbmt: PMA, NC, IO; 3 is reserved.
+pub(super) fn memory_type(memory: u16) -> Option<MemoryType> {
+    match memory {
+        0 => Some(MemoryType::Usual),
+        1 => Some(MemoryType::Combining),
+        2 => Some(MemoryType::Device),
+        _ => None,
+    }
 }
 
 pub(super) fn contiguous_entries(level: u8) -> usize {

@@ -1,8 +1,10 @@
 //! Words spelled out from the manuals, bit by bit.
 
+use quire_hw::MemoryTypes;
 use quire_units::{Order, Pfn, Prot, VirtAddr};
 
 use super::{Flaw, Granule, Isa, Leaf, Meaning, Sv};
+use crate::Config;
 
 const X86: Isa = Isa::X86_64 { levels: 4 };
 const ARM_4K: Isa = Isa::Arm64 { granule: Granule::K4, va_bits: 48 };
@@ -189,4 +191,31 @@ fn riscv_napot_blocks_are_64_kib_only() {
     assert_eq!((got.frame, got.block), (Pfn::new(0x45), Order::new(4)));
     assert_eq!(flaw(SV39, 1 << 63 | 0x44 << 10 | 0x17, 0), Flaw::BlockSize);
     assert_eq!(flaw(SV39, 1 << 63 | 0x200 << 10 | 0x17, 1), Flaw::BlockSize);
+}
+
+#[test]
+fn a_leaf_says_a_type_that_the_cpu_has_and_the_device_is_not_cached() {
+    let config = Config { device_frames: 4, ..Config::riscv64_sv39() };
+    let plain = config.devices().start.get() << 10 | 0xd7;
+    let [combining, device, reserved] = [1, 2, 3].map(|pbmt| plain | pbmt << 61);
+    let flaw = |config: &Config, word: u64| match config.decode(word, 0, 0) {
+        Meaning::Malformed(flaw) => Some(flaw),
+        _ => None,
+    };
+    assert_eq!(flaw(&config, plain), Some(Flaw::CachedDevice));
+    assert_eq!(flaw(&config, device), None);
+    assert_eq!(flaw(&config, combining), None);
+    assert_eq!(flaw(&config, reserved), Some(Flaw::Encoding));
+    // Svpbmt is missing: the address gives the type, and the bits are reserved.
+    let without = Config { memory_types: MemoryTypes::PLATFORM, ..config };
+    assert_eq!(flaw(&without, plain), None);
+    for word in [combining, device] {
+        assert_eq!(flaw(&without, word), Some(Flaw::NoMemoryType));
+    }
+    // UC- of the PAT, and a byte of MAIR_EL1 that nothing has written.
+    let ram = 1 << 30;
+    assert_eq!(flaw(&Config::x86_64(), ram | 0x67), None);
+    assert_eq!(flaw(&Config::x86_64(), ram | 0x67 | 2 << 3), Some(Flaw::NoMemoryType));
+    assert_eq!(flaw(&Config::arm64_4k(), ram | 0x743), None);
+    assert_eq!(flaw(&Config::arm64_4k(), ram | 0x743 | 3 << 2), Some(Flaw::NoMemoryType));
 }

@@ -1,7 +1,7 @@
 //! x86-64. Source: Intel SDM volume 3A, §4.5 "4-level paging and 5-level paging", tables 4-14 to
 //! 4-20; §4.6 access rights; §4.8 accessed and dirty flags. AMD APM volume 2, §5.3 agrees.
 
-use quire_units::{Order, Pfn, Prot};
+use quire_units::{MemoryType, Order, Pfn, Prot};
 
 use super::{Flaw, Leaf, Meaning, Table};
 
@@ -73,6 +73,17 @@ fn rights(word: u64) -> Prot {
     prot.set(Prot::WRITE, word & WRITE != 0);
     prot.set(Prot::EXEC, word & NO_EXECUTE == 0);
     prot
+}
+
+/// §4.9.2: PAT, PCD and PWT are the number of an entry of the PAT: WB, WC, UC-, UC, and the same
+/// again.
+pub(super) fn memory_type(memory: u16) -> Option<MemoryType> {
+    match memory >> 3 & 3 {
+        0 => Some(MemoryType::Usual),
+        1 => Some(MemoryType::Combining),
+        3 => Some(MemoryType::Device),
+        _ => None,
+    }
 }
 
 pub(super) fn touched(word: u64, store: bool) -> u64 {

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use quire_hw::Poisoned;
-use quire_units::{Access, Order, Pfn, Prot, Vpn};
+use quire_units::{Access, MemoryType, Order, Pfn, Prot, Vpn};
 
 #[cfg(feature = "files")]
 use crate::cache::{FileId, Reads};
@@ -51,6 +51,11 @@ pub enum Error {
     OverLimit(GroupId),
     /// There is no such group, or no room for one more.
     NoGroup,
+    /// The library manages this frame, so that it cannot be mapped by its number; or no entry of
+    /// the page-table format can name it.
+    NotForeign(Pfn),
+    /// Mappings cannot get this memory type here ([`Profile`](quire_hw::Profile)).
+    NoMemoryType(MemoryType),
     /// The memory in this frame is lost: it reported an error that cannot be corrected.
     Poisoned(Pfn),
 }
@@ -94,7 +99,7 @@ impl Error {
             Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) | Error::OverLimit(_) => {
                 Errno::ENOMEM
             }
-            Error::Invalid => Errno::EINVAL,
+            Error::Invalid | Error::NotForeign(_) | Error::NoMemoryType(_) => Errno::EINVAL,
             Error::Exists(_) => Errno::EEXIST,
             Error::Denied(..) | Error::Guarded(_) | Error::Marked(..) | Error::Missing(_) => {
                 Errno::EFAULT
@@ -159,6 +164,8 @@ impl fmt::Display for Error {
             Error::NoGroup => f.write_str("no such group, or no room for one more"),
             #[cfg(feature = "files")]
             Error::NoFile => f.write_str("no such file, or no room for one more"),
+            Error::NotForeign(frame) => write!(f, "{frame} is the library's, or none that exists"),
+            Error::NoMemoryType(memory) => write!(f, "no mapping can be {memory:?} memory here"),
             Error::Poisoned(frame) => Poisoned { frame: *frame }.fmt(f),
             Error::Forbidden(page, prot) => write!(f, "{page} may never be made {prot:?}"),
         }

@@ -3,13 +3,13 @@
 use core::ops::Range;
 
 use quire_arch::{Arch, Attrs, Entry, Level};
-use quire_hw::Hardware;
+use quire_hw::{Hardware, TypedBy};
 use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::{Miscount, Violation};
 use crate::mm::Mm;
 use crate::phys::Kind;
-use crate::space::{Area, Space, View};
+use crate::space::{Area, Backing, Space, View};
 use crate::sync::Ordering;
 use crate::table::{FOREIGN, plain};
 
@@ -26,7 +26,7 @@ pub struct SpaceReport {
     pub leaves: u64,
     /// Pages that they map.
     pub pages: u64,
-    /// Pages among them whose frames are not folios.
+    /// Pages among them whose frames are no folios: a device's.
     pub foreign: u64,
     /// Pages among them that are mapped with less than their area's rights, and are not COW.
     pub lesser: u64,
@@ -73,11 +73,15 @@ pub fn space<A: Arch, H: Hardware>(
     drop(writer);
     let mut report = SpaceReport { areas: tree.areas, nodes, ..Default::default() };
     let mut known = None;
+    let mut shown = 0;
     let (tables, markers) = walk(&view, |leaf| {
         let area = area_of(&view, known, leaf)?;
         known = Some(area);
+        shown += if area.is_of_frames() { leaf.pages.count() } else { 0 };
         check_leaf(&view, &mut report, leaf, &area)
     })?;
+    let all = view.areas().overlapping(Space::<A>::all()).filter(Area::is_of_frames);
+    Miscount::check(all.map(|area| area.span.count()).sum(), shown).map_err(Violation::Shown)?;
     Ok(SpaceReport { tables, markers, ..report })
 }
 
@@ -226,14 +230,35 @@ fn check_leaf<A: Arch, H: Hardware>(
     if allowed != leaf.attrs.prot() && !leaf.attrs.contains(Attrs::COW) {
         report.lesser += pages;
     }
-    if leaf.attrs.contains(FOREIGN) {
-        report.foreign += pages;
-        return Ok(());
-    }
+    check_shown(view, leaf, area)?;
     let frames = FrameSpan::new(leaf.frame, pages);
     match view.folios().of(leaf.frame) {
+        None if leaf.attrs.contains(FOREIGN) => {
+            report.foreign += pages;
+            Ok(())
+        }
         Some(folio) if folio.span().covers(frames) => Ok(()),
         _ => Err(Violation::NotAFolio(leaf.pages, leaf.frame)),
+    }
+}
+
+/// Checks that a leaf maps the frames that its area shows, with the memory type that it says.
+fn check_shown<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    leaf: &Leaf,
+    area: &Area,
+) -> Result<(), Violation> {
+    let Backing::Frames { first, memory } = area.backing_of(leaf.pages.start) else {
+        return Ok(());
+    };
+    let type_flag = match view.hw.profile().memory_types.of(memory) {
+        TypedBy::Entry => Attrs::memory(memory),
+        TypedBy::Platform | TypedBy::Nothing => Attrs::empty(),
+    };
+    let own = leaf.attrs.contains(FOREIGN) && !leaf.attrs.contains(Attrs::COW);
+    match own && leaf.frame == first && leaf.attrs & Attrs::MEMORY == type_flag {
+        true => Ok(()),
+        false => Err(Violation::NotShown(leaf.pages, leaf.frame)),
     }
 }
 

@@ -190,19 +190,13 @@ fn check_mapped<A: Arch, H: Hardware>(
     })
 }
 
-/// Calls `each` with every leaf that maps a folio, and its space.
+/// Calls `each` with every leaf, and its space.
 fn each_leaf<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
     mut each: impl FnMut(&Space<A>, &Leaf),
 ) -> Result<(), Violation> {
-    spaces.iter().try_for_each(|space| {
-        leaves(mm, space, |leaf| {
-            if !leaf.attrs.contains(FOREIGN) {
-                each(space, leaf);
-            }
-        })
-    })
+    spaces.iter().try_for_each(|space| leaves(mm, space, |leaf| each(space, leaf)))
 }
 
 /// Verifies that each page that is mapped exclusively in a private area is mapped nowhere else. It
@@ -236,7 +230,8 @@ fn each_page<A: Arch, H: Hardware>(
 ) -> Result<(), Violation> {
     each_leaf(mm, spaces, |space, leaf| {
         let area = mm.base().view(space).areas().lookup(leaf.pages.start).0;
-        if area.is_some_and(|area| !area.flags.contains(AreaFlags::SHARED)) {
+        let shared = area.is_none_or(|area| area.flags.contains(AreaFlags::SHARED));
+        if !shared && !leaf.attrs.contains(FOREIGN) {
             let owns = !leaf.attrs.contains(Attrs::COW);
             (0..leaf.pages.count()).for_each(|page| each(leaf.frame.add(page), owns));
         }

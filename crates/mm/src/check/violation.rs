@@ -76,6 +76,11 @@ pub enum Violation {
     },
     /// A leaf maps these pages to frames, from this one on, that do not all belong to one folio.
     NotAFolio(PageSpan, Pfn),
+    /// A leaf maps these pages to frames, from this one on, that its area does not show, with
+    /// another memory type, or as if they were the library's (I16).
+    NotShown(PageSpan, Pfn),
+    /// The pages of areas that show frames: by the areas, and mapped (I16).
+    Shown(Miscount),
     /// The mapped pages of this folio (I12).
     Mapped(Folio, Miscount),
     /// A folio without any hold.
@@ -142,6 +147,10 @@ impl fmt::Display for Violation {
             Self::NotAFolio(pages, frame) => {
                 write!(f, "{pages:?} map {frame} and so on, which is not of one folio")
             }
+            Self::NotShown(pages, frame) => {
+                write!(f, "{pages:?} map {frame} and so on, which their area does not show so")
+            }
+            Self::Shown(count) => write!(f, "pages of areas that show frames: {count}"),
             Self::Mapped(folio, count) => write!(f, "mapped pages of {folio:?}: {count}"),
             Self::Unheld(folio) => write!(f, "{folio:?} has no reference, pin or mapping"),
             Self::Misplaced(folio) => write!(f, "{folio:?} cannot be where it is"),

@@ -179,7 +179,8 @@ fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq
         Backing::File { id: file, page: at } => {
             Decision::File(FilePage { page, file, at, place_order, is_there, area, seq })
         }
-        Backing::Anon => Decision::Refuse(Refusal::Missing),
+        // An area of frames has all its leaves as long as it is there.
+        Backing::Anon | Backing::Frames { .. } => Decision::Refuse(Refusal::Missing),
     }
 }
 

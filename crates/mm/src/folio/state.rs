@@ -143,6 +143,45 @@ impl<'m> Folios<'m> {
         self.each_beside(frames, |_, _| 0, act)
     }
 
+    /// Calls `act` with the folios among `frames`, each with its part of them; frames of none are
+    /// passed. Ends where `act` returns `false`. Returns how many frames were done.
+    pub(crate) fn each_lent(
+        &self,
+        frames: FrameSpan,
+        mut act: impl FnMut(Folio, FrameSpan) -> bool,
+    ) -> u64 {
+        // Most such frames are a device's, and have no slot.
+        let known = self.meta.span();
+        let mut at = frames.start.max(known.start);
+        let end = frames.end().min(known.end());
+        while at < end {
+            let Some(folio) = self.of(at) else {
+                at = at.add(1);
+                continue;
+            };
+            let piece = folio.part_of(FrameSpan::new(at, end.offset_from(at)));
+            if !act(folio, piece) {
+                return at.offset_from(frames.start);
+            }
+            at = piece.end();
+        }
+        frames.count
+    }
+
+    /// Makes `run`, one naturally aligned block, a folio that the caller holds and no space maps.
+    pub(crate) fn adopt_lent(&self, run: FrameRun, order: Order) -> Folio {
+        let folio = Folio { head: run.start(), order };
+        let slot = self.meta.at(folio.head);
+        slot.counts.store(1, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::Folio, order.get()));
+        folio
+    }
+
+    /// Ends a folio if the caller's reference is the only hold on it.
+    pub(crate) fn take_back(&self, folio: Folio) -> Option<FrameRun> {
+        self.meta.drop_only_holds(folio.head, 1).map(|gone| self.meta.mint(gone))
+    }
+
     /// The same, but where `at_once` returns how many frames, from the given folio on, are done
     /// already, they are passed.
     #[inline(always)]

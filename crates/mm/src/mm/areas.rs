@@ -102,8 +102,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// stay as well.
     ///
     /// # Errors
-    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
-    /// frame for that: memory before it is free then.
+    /// [`Error::Invalid`], also where an area shows [frames](crate::Spaces::map_frames);
+    /// [`Error::NoMemory`] when a large leaf must be split and there is no frame for that: memory
+    /// before it is free then.
     pub fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.spaces().discard(space, span)
     }
@@ -122,7 +123,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
-    /// another number of pages. [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it
+    /// another number of pages; of an area that shows [frames](crate::Spaces::map_frames), more
+    /// pages or [`Move::Keep`]. [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it
     /// may not move and has no room. [`Error::Exists`]: with
     /// [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken.
     /// [`Error::NoMemory`]. Nothing has changed then, but that with a target that replaces, that

@@ -10,7 +10,7 @@ use crate::fault::Unshare;
 use crate::folio::Folio;
 use crate::limits::FAULT_TRIES;
 use crate::space::{AreaFlags, Space, View};
-use crate::table::What;
+use crate::table::{FOREIGN, What};
 
 /// A page that keeps its frame until [`Mm::unpin`].
 ///
@@ -49,8 +49,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// stays in its frame.
     ///
     /// # Errors
-    /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame belongs to no folio, or
-    /// has more pins than can be counted.
+    /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame is the embedder's
+    /// ([`map_frames`](crate::Spaces::map_frames)), or has more pins than can be counted.
     pub fn pin(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Pinned, Error> {
         self.pin_as(space, page, access, Hold::Own)
     }
@@ -129,6 +129,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let frame = frame.add(page.offset_from(locked.page(index)));
         // A pin for writing bypasses the tables, so the leaf must be dirty before.
         let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
+        if attrs.contains(FOREIGN) {
+            return Err(Lack::Folio);
+        }
         let folio = folios.of(frame).ok_or(Lack::Folio)?;
         if !may || !attrs.prot().allows(access) {
             return Err(Lack::Fault);
@@ -165,6 +168,6 @@ enum Lack {
     Fault,
     /// It is not exclusive.
     Own,
-    /// Its frame belongs to no folio.
+    /// Its frame is the embedder's.
     Folio,
 }

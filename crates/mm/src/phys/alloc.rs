@@ -125,6 +125,12 @@ impl<'m> Phys<'m> {
         })
     }
 
+    /// The first frame of `span` that belongs to a zone.
+    pub fn first_managed(&self, span: FrameSpan) -> Option<Pfn> {
+        let parts = self.zones.iter().map(|zone| zone.part(span));
+        parts.filter(|part| part.count > 0).map(|part| part.start).min()
+    }
+
     /// Gives frames back: all that were taken, any part of them, or several neighbours joined.
     /// Frames that are in no zone are lost.
     #[inline]

@@ -66,7 +66,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let mut done = Collapsed::default();
         for area in self.spaces().areas(space, span) {
             match area.backing {
-                Backing::Anon => done.add(Err(Hindrance::Area.into()))?,
+                Backing::Anon | Backing::Frames { .. } => done.add(Err(Hindrance::Area.into()))?,
                 Backing::File { .. } if is_refused(space, &area) => {
                     done.add(Err(Hindrance::Advice.into()))?;
                 }

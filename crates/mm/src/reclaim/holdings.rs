@@ -76,6 +76,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         self.each_space(id, spaces, |space| {
             for seen in self.base().view(space).tables().pieces(all) {
                 let count = seen.pages.count();
+                if seen.is_foreign() {
+                    continue;
+                }
                 match seen.what {
                     Sight::Leaf { frame, .. } => {
                         folios.each(FrameSpan::new(frame, count), |folio, piece| {

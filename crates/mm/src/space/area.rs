@@ -6,16 +6,21 @@
 //! ```text
 //! word 0   first page
 //! word 1   page after the last
-//! word 2   63           32 31              8 7   6      5..3   2..0
-//!          | file id      | flags           | 0 | kind | max  | prot |      kind: 0 anon, 1 file
-//! word 3   page of the file at the first page of the area; 0 for anon
+//! word 2   63           32 31              8 7..6   5..3   2..0
+//!          | object       | flags           | kind | max  | prot |
+//! word 3   what the first page of the area shows
+//!
+//! kind       object         word 3
+//! 0 anon     0              0
+//! 1 file     number         page of the file
+//! 2 frames   memory type    frame
 //! ```
 //!
 //! Word 0 is the key of the tree, and no word names memory: [`Area::unpack`] turns garbage from a
 //! reused node into a harmless value or `None`.
 
 use bitflags::bitflags;
-use quire_units::{Order, PageSpan, Prot, Vpn};
+use quire_units::{MemoryType, Order, PageSpan, Pfn, Prot, Vpn};
 
 use crate::table::Inherit;
 
@@ -106,6 +111,15 @@ pub enum Backing {
         /// Which page of the file the first page of the area shows.
         page: u64,
     },
+    /// Frames that the embedder has given the right to
+    /// ([`map_frames`](crate::Spaces::map_frames)): registers of a device, or its own RAM. All of
+    /// them are mapped as long as the area is there.
+    Frames {
+        /// The frame that the first page of the area shows.
+        first: Pfn,
+        /// The type of their mappings.
+        memory: MemoryType,
+    },
 }
 
 impl Backing {
@@ -116,6 +130,9 @@ impl Backing {
         match self {
             Backing::Anon => Backing::Anon,
             Backing::File { id, page } => Backing::File { id, page: page.wrapping_add(count) },
+            Backing::Frames { first, memory } => {
+                Backing::Frames { first: Pfn::new(first.get().wrapping_add(count)), memory }
+            }
         }
     }
 }
@@ -137,12 +154,14 @@ pub struct Area {
 
 const MAX_AT: u32 = 3;
 const FILE: u64 = 1 << 6;
+const FRAMES: u64 = 1 << 7;
 const FLAGS_AT: u32 = 8;
 const ID_AT: u32 = 32;
 const PROTS: u64 = Prot::all().bits() as u64;
 const KNOWN: u64 = PROTS
     | PROTS << MAX_AT
     | FILE
+    | FRAMES
     | (AreaFlags::all().bits() as u64) << FLAGS_AT
     | (u32::MAX as u64) << ID_AT;
 
@@ -159,6 +178,7 @@ impl Area {
         match self.backing {
             Backing::Anon => true,
             Backing::File { page, .. } => page.checked_add(self.span.count()).is_some(),
+            Backing::Frames { first, .. } => first.get().checked_add(self.span.count()).is_some(),
         }
     }
 
@@ -168,6 +188,7 @@ impl Area {
         let (kind, id, page) = match self.backing {
             Backing::Anon => (0, 0, 0),
             Backing::File { id, page } => (FILE, id.0, page),
+            Backing::Frames { first, memory } => (FRAMES, memory as u32, first.get()),
         };
         let flags = (self.flags.bits() & AreaFlags::all().bits()) as u64;
         let rights =
@@ -181,12 +202,13 @@ impl Area {
     pub const fn unpack(words: [u64; 4]) -> Option<Self> {
         let [start, end, terms, page] = words;
         let id = (terms >> ID_AT) as u32;
-        let backing = if terms & FILE != 0 {
-            Backing::File { id: FileId(id), page }
-        } else if id == 0 && page == 0 {
-            Backing::Anon
-        } else {
-            return None;
+        let backing = match (terms & (FILE | FRAMES), id as usize) {
+            (FILE, _) => Backing::File { id: FileId(id), page },
+            (FRAMES, code) if code < MemoryType::ALL.len() => {
+                Backing::Frames { first: Pfn::new(page), memory: MemoryType::ALL[code] }
+            }
+            (0, 0) if page == 0 => Backing::Anon,
+            _ => return None,
         };
         let area = Area {
             span: PageSpan { start: Vpn::new(start), end: Vpn::new(end) },
@@ -227,6 +249,13 @@ impl Area {
     #[inline]
     pub fn is_private_anon(&self) -> bool {
         self.backing == Backing::Anon && !self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Whether it shows frames by number, all of which are mapped. Nothing else can fill a page of
+    /// it, so no page may lose its mapping while the area stays.
+    #[inline]
+    pub const fn is_of_frames(&self) -> bool {
+        matches!(self.backing, Backing::Frames { .. })
     }
 
     /// Whether its content must stay (`mseal`): it is sealed and anonymous, and the program could

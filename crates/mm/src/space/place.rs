@@ -48,6 +48,11 @@ impl Request {
         Self { prot, ..self }
     }
 
+    /// The same with a bound of later rights.
+    pub const fn max_prot(self, max_prot: Prot) -> Self {
+        Self { max_prot, ..self }
+    }
+
     /// The same with other flags.
     pub const fn flags(self, flags: AreaFlags) -> Self {
         Self { flags, ..self }
@@ -133,6 +138,8 @@ impl<A: Arch, H: Hardware> View<'_, A, H> {
             // A file's folios are aligned in the file, so its pages keep their offset in a block.
             let skew = match request.backing {
                 Backing::File { page, .. } => page & (align.pages() - 1),
+                // A large leaf needs a page that is aligned as its frame is.
+                Backing::Frames { first, .. } => first.get() & (align.pages() - 1),
                 Backing::Anon => 0,
             };
             let room = pages.checked_add(skew)?;

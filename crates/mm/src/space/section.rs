@@ -17,7 +17,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 use super::tree::TreeWriter;
 use super::{Area, View};
 use crate::folio::Folio;
-use crate::table::{ForkLack, Gather, Heritage, Inherit, Marks, Taking};
+use crate::table::{ForkLack, Gather, Heritage, Inherit, Lack, Marks, Taking};
 
 /// A step lacks this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +129,18 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             Need::Node => self.writer.stock(run),
             Need::Table => self.table.replace(run).map_or(Ok(()), Err),
             Need::Settle => Err(run),
+        }
+    }
+
+    /// Maps the pages of `span`, where no area and no leaf is, to the frames from `frame` on, with
+    /// the attributes `attrs`. Both move on by the part that is done.
+    pub fn map(&mut self, span: &mut PageSpan, frame: &mut Pfn, attrs: Attrs) -> Result<(), Need> {
+        match self.view.tables().map(span, frame, attrs, &mut self.table) {
+            Err(Lack::Table) => Err(Need::Table),
+            done => {
+                debug_assert!(done.is_ok(), "no leaf is where no area is");
+                Ok(())
+            }
         }
     }
 

@@ -3,7 +3,9 @@
 
 use std::vec::Vec;
 
-use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
+use quire_hw::{
+    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+};
 use quire_units::{CpuId, FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::area::{Area, AreaFlags, Backing};
@@ -65,6 +67,7 @@ impl Hardware for Words {
         Profile {
             transitions: Transitions::Base,
             contiguous: true,
+            memory_types: MemoryTypes::ENTRIES,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }

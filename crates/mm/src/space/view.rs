@@ -69,6 +69,8 @@ pub(crate) enum Ever {
     Sealed = 2,
     /// An area was mapped whose contents may be lost.
     Droppable = 4,
+    /// An area was mapped that shows frames by number.
+    Frames = 8,
 }
 
 /// A caller takes leaves out of a space and flushes later. A concurrent change that finds them gone

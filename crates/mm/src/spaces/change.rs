@@ -14,6 +14,10 @@ use crate::table::Taking;
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps an area and returns its pages. None is resident yet.
     pub(crate) fn map(&self, space: &Space<A>, request: &Request) -> Result<PageSpan, Error> {
+        if let Backing::Frames { .. } = request.backing {
+            // A number gives no right to a frame: see `map_frames`.
+            return Err(Error::Invalid);
+        }
         let mut change = self.base.change(space);
         let span = self.base.view(space).place(request, self.align(space, request))?;
         let area = Area {
@@ -118,7 +122,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             return Err(Error::Invalid);
         }
         self.alter(space, span, |area| match area.backing {
-            Backing::Anon => Err(Error::Invalid),
+            Backing::Anon | Backing::Frames { .. } => Err(Error::Invalid),
             Backing::File { .. } => Ok(Area { flags: area.flags.with_read_order(order), ..area }),
         })
     }
@@ -199,6 +203,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
         self.may_lose(space, span)?;
+        self.may_unmap_pages(space, span)?;
         change.hold(span);
         change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
     }
@@ -283,6 +288,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.refuse(space, span, Area::keeps_content)
     }
 
+    /// Refuses if an area in `span` shows frames: it must not lose single pages.
+    pub(crate) fn may_unmap_pages(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        let shows = || self.areas(space, span).any(|area| area.is_of_frames());
+        if space.has(Ever::Frames) && shows() { Err(Error::Invalid) } else { Ok(()) }
+    }
+
     /// Refuses if a part of `span` is `such` that its seal forbids the change under way.
     fn refuse(
         &self,
@@ -321,6 +332,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Backing::File { .. } => self.base.file_policy.alignments(),
             #[cfg(not(feature = "files"))]
             Backing::File { .. } => OrderSet::EMPTY,
+            Backing::Frames { .. } => OrderSet::up_to(A::block_order()),
         };
         let fits = Order::fitting(request.pages).unwrap_or_default();
         (wanted & OrderSet::up_to(fits)).largest().unwrap_or_default()

@@ -26,7 +26,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::NoArea`] with the first page that no area holds; [`Error::Invalid`] for pages that
-    /// programs may not map, or that are locked in memory; [`Error::NoMemory`] when a large leaf
+    /// programs may not map, that are locked in memory, or that show
+    /// [frames](Self::map_frames); [`Error::NoMemory`] when a large leaf
     /// must be split, or a table is missing at an end of the span, and there is no frame for that.
     /// Nothing has changed then.
     pub fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
@@ -37,6 +38,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             true => Err(Error::Invalid),
             false => Ok(()),
         })?;
+        self.may_unmap_pages(space, span)?;
         change.prepare(span, 0)?;
         change.complete(|section| section.ready_to_guard(span))?;
         change.take(span, Taking::All, &|| PageSpan::new(span.start, span.start))?;

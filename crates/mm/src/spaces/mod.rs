@@ -20,6 +20,7 @@ mod divide;
 mod failed;
 mod faults;
 mod fork;
+mod frames;
 mod guard;
 mod lazy;
 mod outcome;
@@ -30,6 +31,7 @@ mod track;
 mod unshare;
 
 pub use failed::Loss;
+pub use frames::{FrameSource, LentFrames};
 pub(crate) use outcome::{Fault, Lack, Served};
 pub use outcome::{Populated, Resolved};
 pub use remap::Move;

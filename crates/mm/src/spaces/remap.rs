@@ -36,7 +36,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let new = PageSpan::at(old.start, pages).ok_or(Error::Invalid)?;
         Self::mappable(old)?;
         Self::mappable(new)?;
-        self.single_area(space, old)?;
+        let area = self.single_area(space, old)?;
+        if area.is_of_frames() && (pages > old.count() || matches!(how, Move::Keep(_))) {
+            return Err(Error::Invalid);
+        }
         let target = match how {
             Move::To(page) => Some(At::Fixed(page)),
             Move::Keep(at) if pages == old.count() => Some(at),
@@ -108,6 +111,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut change = self.base.change(space);
         let area = self.single_area(space, old)?;
         let request = Request::anon(pages).at(at).flags(area.flags);
+        let request = match area.is_of_frames() {
+            true => Request { backing: area.clipped(old).backing, ..request },
+            false => request,
+        };
         let span = self.base.view(space).place(&request, self.align(space, &request))?;
         // The new place is held as well: no page may be mapped there before the pages have moved.
         change.complete(|section| section.prepare_move(old, span, 4))?;
@@ -139,7 +146,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// Takes areas and pages out of `span`, which is held and isolated, and flushes.
-    fn clear_out(
+    pub(super) fn clear_out(
         &self,
         space: &Space<A>,
         change: &mut Change<'_, A, H>,

@@ -6,7 +6,7 @@ use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::grant::Regrant;
 use super::visit::Step;
-use super::word::NOTED;
+use super::word::{FOREIGN, NOTED};
 use super::{Gather, Locked, Run, Tables, What};
 use crate::folio::Folios;
 
@@ -40,11 +40,11 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Makes every leaf of `span` COW, so that the next write faults; but not those of pinned
-    /// folios. Otherwise as [`protect`](Self::protect).
+    /// folios, nor foreign ones. Otherwise as [`protect`](Self::protect).
     pub fn lend(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let folios = Folios::new(self.meta);
         let free = |frame| folios.of(frame).is_some_and(|folio| folios.counts(folio).pins == 0);
-        self.regrant(span, gather, |frame, _| match free(frame) {
+        self.regrant(span, gather, |frame, attrs| match !attrs.contains(FOREIGN) && free(frame) {
             true => Regrant::LENT,
             false => Regrant::NONE,
         })

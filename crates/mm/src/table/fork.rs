@@ -179,7 +179,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let splits = how == Inherit::Private && !attrs.contains(FOREIGN);
         let exclusive = splits && !attrs.contains(Attrs::COW);
         let Shared { entries, folds } = match attrs.contains(FOREIGN) {
-            true => Shared { entries: run.count, folds: true },
+            true => self.share_foreign(frame, run.count),
             false => self.share(frame, run.count, exclusive),
         };
         if entries == 0 {
@@ -240,6 +240,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let (pages, largest) = folios.share_all(self.frames(frame, count), exclusive);
         let entries = (pages >> self.unit().get()) as usize;
         Shared { entries, folds: self.may_fold_in(largest) }
+    }
+
+    /// Counts one more mapping of those frames, from `frame` on, that the embedder lends.
+    fn share_foreign(&self, frame: Pfn, count: usize) -> Shared {
+        let folios = Folios::new(self.tables.meta);
+        let share = |folio, piece: FrameSpan| folios.share(folio, piece.count as u32, false);
+        let pages = folios.each_lent(self.frames(frame, count), share);
+        Shared { entries: (pages >> self.unit().get()) as usize, folds: true }
     }
 
     /// Takes over the words of the first `count` entries of a run of `other`, where nothing is.

@@ -8,7 +8,9 @@ use std::vec::Vec;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use quire_arch::{Arch, Attrs, Level, X86_64};
-use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
+use quire_hw::{
+    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+};
 use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{FOREIGN, Gather, Tables};
@@ -81,6 +83,7 @@ impl Hardware for Board {
         Profile {
             transitions: Transitions::Base,
             contiguous: true,
+            memory_types: MemoryTypes::ENTRIES,
             near_cache_bytes: 0,
             clear_unit_bytes: 0,
         }

@@ -1,13 +1,10 @@
 //! Putting tables, leaves and markers into empty entries.
 
-#[cfg(any(test, feature = "inject"))]
-use quire_arch::Attrs;
-use quire_arch::{Arch, Entry, Level};
+use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::visit::Step;
-#[cfg(any(test, feature = "inject"))]
 use super::word::FOREIGN;
 use super::{Locked, MarkKind, Marks, Place, Run, Tables, What};
 
@@ -78,8 +75,9 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     }
 
     /// Maps the pages of `span` to as many frames from `frame` on, in leaves as large as both
-    /// numbers' alignment allows. The frames are foreign: not folios and not counted. They are
-    /// device memory, a guest's RAM, or other memory that the embedder owns.
+    /// numbers' alignment allows, [`block_order`](Arch::block_order) at most: no fact says that a
+    /// CPU has larger ones. The leaves are foreign: of device memory, or of RAM that the embedder
+    /// owns. Mapped pages of a folio that it lends are the caller's to count.
     ///
     /// `span` shrinks from below by the pages that are mapped. After an error, repeat the call with
     /// the missing table in `spare`.
@@ -87,7 +85,6 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// # Errors
     /// [`Lack::Table`] when a lower table is needed and `spare` is empty; [`Lack::Room`] when a
     /// page of the span is mapped already.
-    #[cfg(any(test, feature = "inject"))]
     pub fn map(
         &self,
         span: &mut PageSpan,
@@ -96,7 +93,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         spare: &mut Option<FrameRun>,
     ) -> Result<(), Lack> {
         while !span.is_empty() {
-            let level = self.fitting(*span, *frame);
+            let level = self.fitting(*span, *frame, A::block_order());
             let done = self.occupy(span, level, spare, |locked, run| {
                 locked.put_any(run.index, run.count, *frame, attrs | FOREIGN);
             })?;
@@ -128,11 +125,12 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         Ok(done)
     }
 
-    /// The level of the largest leaf that `span` and `frame` can begin with.
-    fn fitting(&self, span: PageSpan, frame: Pfn) -> Level {
+    /// The level of the largest leaf, of order `most` at most, that `span` and `frame` can begin
+    /// with.
+    fn fitting(&self, span: PageSpan, frame: Pfn, most: Order) -> Level {
         let aligned = (span.start.get() | frame.get()).trailing_zeros().min(63) as u8;
         let longest = Order::fitting(span.count()).unwrap_or_default();
-        A::leaf_level(Order::new(aligned.min(longest.get())))
+        A::leaf_level(Order::new(aligned.min(longest.get())).min(most))
     }
 
     /// Puts markers into all entries in `span`, none of which may be in use. Ascending markers go
@@ -149,7 +147,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     ) -> Result<(), Lack> {
         while !span.is_empty() {
             let level = match marks.ascending {
-                true => self.fitting(*span, Pfn::new(span.start.get())),
+                true => self.fitting(*span, Pfn::new(span.start.get()), Order::new(63)),
                 false => Level::LAST,
             };
             let done = self.occupy(span, level, spare, |locked, run| {

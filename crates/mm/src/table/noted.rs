@@ -26,13 +26,14 @@ pub(crate) enum Discard {
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Clears the accessed bit of every leaf of `span`. A large leaf or a contiguous block that
-    /// reaches across an end of the span keeps it. `gather` takes the flush. Returns how many
-    /// entries were written.
+    /// Clears the accessed bit of every leaf of `span` but foreign ones. A large leaf or a
+    /// contiguous block that reaches across an end of the span keeps it. `gather` takes the flush.
+    /// Returns how many entries were written.
     pub fn age(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let mut written = 0;
         self.runs(span, |found| -> Step<()> {
-            let is_leaf = matches!(found.run.what, What::Leaf { .. });
+            let is_leaf =
+                matches!(found.run.what, What::Leaf { attrs, .. } if !attrs.contains(FOREIGN));
             if is_leaf && found.table.forget(found.pages, Attrs::YOUNG, gather) {
                 written += found.run.count as u64;
             }

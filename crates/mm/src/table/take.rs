@@ -122,9 +122,8 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
                 took.straddles = true;
                 0
             }
-            What::Leaf { attrs, .. } if attrs.contains(FOREIGN) => {
-                table.clear_leaves(run.index, run.count, gather);
-                pages.count()
+            What::Leaf { frame, attrs, .. } if attrs.contains(FOREIGN) => {
+                table.take_foreign(run, frame, gather)
             }
             What::Leaf { frame, .. } => {
                 let taken = table.take_folios(run, frame, gather, |_| true);
@@ -191,6 +190,21 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             room
         });
         self.clear_leaves(from, entry(passed) - from, gather);
+        passed
+    }
+
+    /// Takes a run of foreign leaves, up to a folio for whose mapping the gather has no room.
+    /// Returns how many pages it has passed.
+    fn take_foreign(&self, run: &Run, frame: Pfn, gather: &mut Gather) -> u64 {
+        let meta = self.tables.meta;
+        let passed = Folios::new(meta).each_lent(self.frames(frame, run.count), |folio, piece| {
+            let room = !gather.is_full();
+            if room {
+                gather.mapping(meta, folio, piece);
+            }
+            room
+        });
+        self.clear_leaves(run.index, (passed >> self.unit().get()) as usize, gather);
         passed
     }
 

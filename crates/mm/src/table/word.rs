@@ -16,7 +16,9 @@ pub(super) fn word<A: Arch>(frame: Pfn, level: Level, attrs: Attrs, folded: bool
     if folded { A::fold(word, level) } else { word }
 }
 
-/// Marks a leaf whose frames are not folios.
+/// Marks a leaf of frames that the embedder has given the right to. Either no folio has them
+/// (device memory), or a folio that the embedder lends. The library ages, shares out and writes
+/// back neither.
 pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
 
 /// The bits that the hardware sets by itself, and that may therefore differ within a run.

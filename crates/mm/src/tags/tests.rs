@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_hw::{Flush, Hardware};
 use quire_machine::{Config, Cpu, Machine, Ram, Rule};
-use quire_units::{Asid, CpuId, CpuSet, Order, PageSpan, VirtAddr, Vpn};
+use quire_units::{Asid, CpuId, CpuSet, PageSpan, VirtAddr, Vpn};
 
 use super::{Asids, Tag};
 use crate::phys::{CpuCache, Slot};
@@ -89,11 +89,11 @@ impl<A: Arch> Bench<'_, '_, '_, A> {
             cpu.switch(space.root(), entered.asid);
             if entered.joined && !self.keeps {
                 let pages = None;
-                let (asid, root, stride) = (entered.asid, space.root(), Order::ZERO);
+                let (asid, root) = (entered.asid, space.root());
                 let own = CpuSet::new();
                 own.insert(cpu.number());
                 let hw = self.mm.hardware();
-                hw.flush(&Flush { asid, root, pages, stride, tables: true, cpus: &own });
+                hw.flush(&Flush { asid, root, pages, tables: true, cpus: &own });
             }
         } else {
             cpu.switch(space.root(), entered.asid);

@@ -190,6 +190,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
                         let shared = area.flags.contains(AreaFlags::SHARED);
                         Source::File { file, page: page as u32, shared }
                     }
+                    // No script maps frames.
+                    Backing::Frames { .. } => return wrong(start + ahead, &area),
                 };
                 let (prot, most, flags) = (area.prot, area.max_prot, area.flags);
                 if *page != (Page { source, prot, most, flags, ..*page }) {

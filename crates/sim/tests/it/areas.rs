@@ -5,7 +5,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use quire::hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
+use quire::hw::{
+    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+};
 use quire::inject::Phys;
 use quire::inject::{AreaTree, EditError, TreeWriter};
 use quire::phys::{CpuCache, Slot};
@@ -65,6 +67,7 @@ impl Hardware for Words {
         Profile {
             transitions: Transitions::Base,
             contiguous: true,
+            memory_types: MemoryTypes::ENTRIES,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }

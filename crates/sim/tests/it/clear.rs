@@ -12,7 +12,9 @@ use quire::inject::{NEIGHBOURHOOD, Pace, extents, units, zero};
 use quire::space::{At, Request};
 use quire::stats::Event;
 use quire_arch::{Arch, Arm16k, X86_64};
-use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
+use quire_hw::{
+    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+};
 use quire_machine::{Config, Machine};
 use quire_sim::system;
 use quire_units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, PhysAddr, Vpn};
@@ -40,6 +42,7 @@ impl Recorder {
         let profile = Profile {
             transitions: Transitions::Base,
             contiguous: true,
+            memory_types: MemoryTypes::ENTRIES,
             near_cache_bytes,
             clear_unit_bytes,
         };

@@ -44,6 +44,7 @@ mod reclaim;
 mod remap;
 mod scan;
 mod shed;
+mod shown;
 mod smoke;
 mod stress;
 mod swap;

@@ -12,21 +12,27 @@ use quire::units::{PageSpan, Prot};
 use quire_linux::files::{Body, Description, Device, LENGTH_MAX};
 use quire_linux::{Errno, Result};
 
-use crate::memory::{Memory, PAGE};
+use crate::isa;
+use crate::memory::{Memory, PAGE, errno, mm};
 use crate::task::Thread;
 use crate::task::tree::with_calls;
 
-/// The file to be mapped; `None` for `/dev/zero`, which is anonymous memory.
+/// The thing to be mapped.
+pub(super) enum Shown {
+    /// `/dev/zero`: anonymous memory.
+    Zeroes,
+    /// `/dev/mem`: registers.
+    Memory,
+    /// A file.
+    File(Arc<Description>),
+}
+
+/// The file to be mapped.
 ///
 /// # Errors
 /// `EBADF`; `EACCES` when the file was not opened to be read, or a shared mapping is to be written
 /// and the file was not opened for that; `ENODEV` when it is no regular file.
-pub(super) fn open(
-    thread: &Thread,
-    fd: usize,
-    flags: usize,
-    prot: Prot,
-) -> Result<Option<Arc<Description>>> {
+pub(super) fn open(thread: &Thread, fd: usize, flags: usize, prot: Prot) -> Result<Shown> {
     let file = with_calls(thread, |calls| calls.open_file(fd as u32))?;
     if file.flags() & abi::O_PATH != 0 {
         return Err(Errno::EBADF);
@@ -36,14 +42,30 @@ pub(super) fn open(
         return Err(Errno::EACCES);
     }
     match file.node().body() {
-        Body::Device(Device::Zero) => Ok(None),
-        Body::File(_) | Body::Stored(_) => Ok(Some(file)),
+        Body::Device(Device::Zero) => Ok(Shown::Zeroes),
+        Body::Device(Device::Memory) => Ok(Shown::Memory),
+        Body::File(_) | Body::Stored(_) => Ok(Shown::File(file)),
         _ => Err(Errno::ENODEV),
     }
 }
 
 fn is_shared(flags: usize) -> bool {
     matches!(flags as u32 & abi::MAP_TYPE, abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE)
+}
+
+/// Maps registers at physical address `offset`: those that the kernel lets programs read.
+///
+/// # Errors
+/// `EPERM` for other memory, to write, and for a private area; what `mmap` of memory gives.
+pub(super) fn map_device(memory: &Memory, request: &Request, offset: u64) -> Result<PageSpan> {
+    let clock = isa::clock_page().filter(|_| request.flags.contains(AreaFlags::SHARED));
+    let part = clock.and_then(|clock| {
+        let first = (offset / PAGE).checked_sub(clock.span().start.get())?;
+        clock.part(first..first.checked_add(request.pages)?)
+    });
+    let part = part.filter(|_| !request.prot.contains(Prot::WRITE)).ok_or(Errno::EPERM)?;
+    let request = Request { max_prot: request.max_prot - Prot::WRITE, ..*request };
+    mm().spaces().map_frames(memory.space(), &request, part).map_err(errno)
 }
 
 /// Maps `file` from `offset` on (in bytes, whole pages) into `memory`; which pages it got.

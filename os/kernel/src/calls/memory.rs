@@ -9,7 +9,8 @@ use quire::units::{Access, PageSpan, Prot, Vpn};
 use quire::{Error, Move};
 use quire_linux::{Errno, Result};
 
-use super::{guard, map_file, shown, swap};
+use super::map_file::{self, Shown};
+use super::{guard, shown, swap};
 use crate::isa;
 use crate::memory::{Memory, Own, PAGE, errno, mm, user};
 use crate::task::{Answer, Resume, Stop, Thread};
@@ -60,7 +61,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     guard::check(&memory, request.prot, request.prot)?;
     let file = match flags & abi::MAP_ANONYMOUS as usize {
         0 => map_file::open(thread, fd, flags, request.prot)?,
-        _ => None,
+        _ => Shown::Zeroes,
     };
     check_limit(thread, &memory, request.pages)?;
     let hides = match request.at {
@@ -68,8 +69,9 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         _ => false,
     };
     let placed = match file {
-        None => map_anon(&memory, &request)?,
-        Some(file) => map_file::map(&memory, &request, &file, offset as u64)?,
+        Shown::Zeroes => map_anon(&memory, &request)?,
+        Shown::Memory => map_file::map_device(&memory, &request, offset as u64)?,
+        Shown::File(file) => map_file::map(&memory, &request, &file, offset as u64)?,
     };
     if hides {
         memory.sweep_shared();

@@ -55,7 +55,7 @@ fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collaps
     for area in mm().spaces().areas(space, span) {
         let part = area.span.intersect(span);
         let more = match area.backing {
-            Backing::Anon => collapse_anon(space, part, block),
+            Backing::Anon | Backing::Frames { .. } => collapse_anon(space, part, block),
             Backing::File { .. } => mm().reclaim().collapse_file(space, part, &Everyone),
         };
         done = done.and(more?);

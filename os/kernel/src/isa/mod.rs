@@ -61,6 +61,7 @@
 //! | `interrupt(CpuId)` | makes that CPU leave user mode, or wake from `idle` |
 //! | `idle(&dyn Fn() -> bool)` | sleeps until an interrupt, unless the function (called with interrupts off) says that there is work; interrupts are on afterwards |
 //! | `now() -> u64` | nanoseconds since boot, monotonic, the same on all CPUs |
+//! | `clock_page()` | a page of a clock's registers, which programs may read: the right to map it |
 //! | `realtime() -> u64` | nanoseconds since 1970 at about boot, from the machine's clock |
 //! | `alarm(Option<u64>)` | interrupts this CPU at that time, or not |
 //! | `random() -> Option<u64>` | from the CPU's source of random numbers |

@@ -66,7 +66,7 @@ impl Objects {
 fn file_of(area: &Area) -> Option<u32> {
     match area.backing {
         Backing::File { id, .. } => Some(id.0),
-        Backing::Anon => None,
+        Backing::Anon | Backing::Frames { .. } => None,
     }
 }
 

@@ -79,12 +79,13 @@ impl Names {
         let (offset, file) = match area.backing {
             Backing::Anon => (0, None),
             Backing::File { id, page } => (page * PAGE, open_file(memory, id.0)),
+            Backing::Frames { first, .. } => (first.get() * PAGE, None),
         };
         let path = file.as_ref().map(|file| file.path()).transpose()?;
         let (volume, inode) = match (&file, area.backing) {
             (Some(file), _) => (file.node().volume(), file.node().inode()),
             (None, Backing::File { id, .. }) => (0, u64::from(id.0)),
-            (None, Backing::Anon) => (0, 0),
+            (None, Backing::Anon | Backing::Frames { .. }) => (0, 0),
         };
         action(&AreaLine {
             start: area.span.start.get() * PAGE,

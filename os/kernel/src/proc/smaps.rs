@@ -63,7 +63,7 @@ fn is_of_memory(area: &Area) -> bool {
         Backing::File { id, .. } => {
             mm().files().get(id).is_some_and(|file| file.store() == Some(Store::Memory))
         }
-        Backing::Anon => false,
+        Backing::Anon | Backing::Frames { .. } => false,
     }
 }
 

@@ -23,6 +23,7 @@
 //! `check=scripts,SEED,SCRIPTS,STEPS` chooses; each has a usual value.
 
 mod act;
+mod shown;
 mod swap;
 mod turns;
 mod world;

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use quire::units::CpuId;
 use spin::mutex::SpinMutex;
 
+use super::shown;
 use super::world::World;
 use crate::{isa, memory};
 
@@ -83,6 +84,7 @@ pub(crate) fn run(line: &str) {
         return;
     };
     log!("{WORD}: seed {seed}, {scripts} scripts of {steps} steps");
+    shown::check();
     let world = World::new(seed);
     let turns = Turns { world, scripts: scripts - 1, steps, done: 0 };
     *TURNS.lock() = Some(turns);

@@ -17,6 +17,8 @@ pub type Number = (u32, u32);
 pub enum Device {
     /// Takes everything, has nothing.
     Null,
+    /// Physical memory, to be mapped: what the kernel allows of it.
+    Memory,
     /// Takes everything, gives zeroes.
     Zero,
     /// Has no room, gives zeroes.
@@ -41,7 +43,8 @@ pub struct Devices {
 }
 
 /// Names in /dev, and numbers.
-pub(super) const NAMES: [(&str, Number); 8] = [
+pub(super) const NAMES: [(&str, Number); 9] = [
+    ("mem", (1, 1)),
     ("null", (1, 3)),
     ("zero", (1, 5)),
     ("full", (1, 7)),
@@ -56,6 +59,7 @@ impl Devices {
     /// The device of this number.
     pub fn find(&self, number: Number) -> Device {
         match number {
+            (1, 1) => Device::Memory,
             (1, 3) => Device::Null,
             (1, 5) => Device::Zero,
             (1, 7) => Device::Full,
@@ -71,6 +75,7 @@ impl Device {
     /// Its major and minor number.
     pub fn number(&self) -> Number {
         match self {
+            Self::Memory => (1, 1),
             Self::Null => (1, 3),
             Self::Zero => (1, 5),
             Self::Full => (1, 7),
@@ -83,8 +88,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Blocked`](super::Halt::Blocked) and [`Errno::EAGAIN`] from the terminal,
-    /// [`Errno::EINVAL`] from the log, [`Errno::ENXIO`] if there is no such device; the sink's
-    /// error when it took nothing.
+    /// [`Errno::EINVAL`] from the log, [`Errno::EPERM`] from memory, [`Errno::ENXIO`] if there is
+    /// no such device; the sink's error when it took nothing.
     pub fn read(
         &self,
         who: &Caller<'_>,
@@ -94,6 +99,7 @@ impl Device {
     ) -> Outcome<usize> {
         match self {
             Self::Null => Ok(0),
+            Self::Memory => Err(Errno::EPERM.into()),
             Self::Zero | Self::Full => Ok(pour(count, sink, |_| {})?),
             Self::Random(_, fill) => Ok(pour(count, sink, fill)?),
             Self::Terminal(_, console) => console.read(who, nonblocking, count, sink),
@@ -105,12 +111,13 @@ impl Device {
     /// Writes what the source has left.
     ///
     /// # Errors
-    /// [`Errno::ENOSPC`] from the full device, [`Errno::ENXIO`] if there is no such device; the
-    /// source's error when it gave nothing.
+    /// [`Errno::ENOSPC`] from the full device, [`Errno::EPERM`] from memory, [`Errno::ENXIO`] if
+    /// there is no such device; the source's error when it gave nothing.
     pub fn write(&self, source: &mut dyn Source) -> Result<usize> {
         match self {
             Self::Null | Self::Zero | Self::Random(..) => Ok(source.left()),
             Self::Full => Err(Errno::ENOSPC),
+            Self::Memory => Err(Errno::EPERM),
             Self::Terminal(_, console) => console.write(source),
             Self::Log(console) => console.log(source),
             Self::Absent(_) => Err(Errno::ENXIO),

@@ -162,7 +162,8 @@ unsafe extern "C" fn drop_to_el1() {
 ///
 /// x21: the physical address of the root for TTBR1. x22: the CPU's number. Keeps x20 and x22.
 ///
-/// MAIR: index 0 is normal memory, write-back; index 1 is Device-nGnRE. CPACR: vectors are free.
+/// MAIR: index 0 is normal memory, write-back; index 1 is Device-nGnRE; index 2
+/// is normal memory, not cached. CPACR: vectors are free.
 /// CNTKCTL: programs may read the virtual counter.
 ///
 /// # Safety
@@ -171,6 +172,7 @@ unsafe extern "C" fn drop_to_el1() {
 unsafe extern "C" fn mmu_on() -> ! {
     core::arch::naked_asm!(
         "mov    x0, #0x04ff",
+        "movk   x0, #0x44, lsl #16",
         "msr    mair_el1, x0",
         "mov    x0, #0x300000",
         "msr    cpacr_el1, x0",

@@ -3,7 +3,9 @@
 use core::arch::asm;
 use core::ptr;
 
-use super::{DIRECT, read_register, write_register};
+use quire::hw::ForeignFrames;
+
+use super::{DIRECT, cpu, read_register, write_register};
 use crate::isa::virt::clock;
 
 /// CNTV_CTL_EL0: on, and not masked.
@@ -25,6 +27,11 @@ fn count() -> u64 {
     // SAFETY: a barrier.
     unsafe { asm!("isb", options(nostack, preserves_flags)) };
     read_register!("cntvct_el0")
+}
+
+/// The registers of the PL031, which programs may read.
+pub fn clock_page() -> Option<ForeignFrames> {
+    cpu::machine().rtc.map(clock::page)
 }
 
 /// Nanoseconds since boot, the same on all CPUs.

@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::arch::Arch;
-use quire::hw::{Flush, Pieces, Profile, Transitions};
+use quire::hw::{Flush, MemoryTypes, Pieces, Profile, Transitions};
 use quire::tags::Entered;
 use quire::units::{PageSpan, Pfn};
 
@@ -192,6 +192,7 @@ pub fn profile() -> Profile {
     Profile {
         transitions: if features.relaxed { Transitions::BbmLevel2 } else { Transitions::Base },
         contiguous: true,
+        memory_types: MemoryTypes::ENTRIES,
         near_cache_bytes: 1 << 20,
         clear_unit_bytes: u64::MAX,
     }

@@ -46,12 +46,13 @@ mod trap;
 mod tree;
 mod vectors;
 
-use quire::arch::Attrs;
+use quire::arch::aarch64::Arm64;
+use quire::arch::{Attrs, memory_slots};
 use quire::hw::Chosen;
 
 use super::Facts;
 
-pub use clock::{alarm, now};
+pub use clock::{alarm, clock_page, now};
 pub use code::publish_code;
 pub use console::{put, take};
 pub use context::{Context, run};
@@ -66,8 +67,9 @@ pub use vectors::frames;
 pub use super::virt::clock::realtime;
 pub use super::virt::disk::{DiskPort, disk, take_disk_news};
 
-/// The page-table format: granules of 4 KiB, 48-bit addresses.
-pub use quire::arch::Arm4k as Format;
+/// The page-table format: granules of 4 KiB, 48-bit addresses. `MAIR_EL1` has the usual, the
+/// combining and the device type in these bytes; boot writes it.
+pub type Format = Arm64<12, { memory_slots(0, 2, 1) }>;
 
 /// The virtual address of physical address 0.
 pub const DIRECT: u64 = 0xffff_0000_0000_0000;

@@ -3,6 +3,8 @@
 use core::arch::asm;
 use core::ptr;
 
+use quire::hw::ForeignFrames;
+
 use super::tree::Machine;
 use super::{DIRECT, cpu, read_csr};
 use crate::isa::virt::clock;
@@ -25,6 +27,11 @@ pub(super) fn set_up(machine: &Machine) {
         read(HIGH) << 32 | low
     });
     clock::set_up(read_csr!("time"), machine.frequency, realtime);
+}
+
+/// The registers of the Goldfish clock, which programs may read.
+pub fn clock_page() -> Option<ForeignFrames> {
+    cpu::machine().rtc.map(clock::page)
 }
 
 /// Nanoseconds since boot, the same on all CPUs.

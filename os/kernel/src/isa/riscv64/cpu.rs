@@ -34,6 +34,8 @@ pub(super) struct Features {
     pub(super) sets_accessed: bool,
     /// Svnapot: contiguous entries.
     pub(super) folds: bool,
+    /// Svpbmt: entries say memory types. The firmware switches it on (`menvcfg.PBMTE`).
+    pub(super) types: bool,
     /// Sstc: an alarm is a register of the supervisor.
     pub(super) alarms: bool,
     /// Zicboz: bytes of the block that one instruction clears.

@@ -53,7 +53,7 @@ use quire::arch::{Arch, Attrs};
 
 use super::Facts;
 
-pub use clock::{alarm, now};
+pub use clock::{alarm, clock_page, now};
 pub use console::{put, take};
 pub use context::{Context, run};
 pub use copy::copy_user;

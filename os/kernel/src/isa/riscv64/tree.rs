@@ -132,6 +132,7 @@ fn features(cpu: TreeNode) -> Features {
         // With Svade, too, it is off until the firmware is asked.
         sets_accessed: has("svadu") && !has("svade"),
         folds: has("svnapot"),
+        types: has("svpbmt"),
         alarms: has("sstc"),
         clear_block_bytes: has("zicboz").then(block).flatten().map(|bytes| bytes as usize),
     }

@@ -2,7 +2,12 @@
 //!
 //! Nanoseconds are counts times a fraction of 2^32.
 
+use quire::arch::Arch;
+use quire::hw::ForeignFrames;
+use quire::units::{FrameSpan, MemoryType, PhysAddr};
 use spin::Once;
+
+use crate::isa::Format;
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -57,4 +62,13 @@ pub(in crate::isa) fn count_at(nanos: u64) -> u64 {
 /// Nanoseconds since 1970 at boot; 0 where the machine has no clock.
 pub fn realtime() -> u64 {
     clock().realtime
+}
+
+/// The right to map the page with the registers at physical address `address`, which the device
+/// tree calls a clock's.
+pub(in crate::isa) fn page(address: u64) -> ForeignFrames {
+    let span = FrameSpan::new(PhysAddr::new(address).pfn(Format::PAGE_SHIFT), 1);
+    // SAFETY: 1. these are registers, and the kernel's own use of them is over: it has read the
+    // time at boot. 2. programs only read them (see `calls::map_file`), which has no effect.
+    unsafe { ForeignFrames::new(span, MemoryType::Device) }
 }

@@ -45,6 +45,10 @@ boot_long:
     mov cr4, eax
     mov eax, offset boot_root
     mov cr3, eax
+    mov ecx, 0x277           // PAT: WB, WC, UC-, UC, and WB, WT, UC-, UC as after reset
+    mov eax, 0x00070106
+    mov edx, 0x00070406
+    wrmsr
     mov ecx, 0xc0000080      // EFER: system calls, long mode, no-execute
     rdmsr
     or eax, 0x901

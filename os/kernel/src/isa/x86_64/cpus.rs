@@ -5,12 +5,14 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use acpi::madt::{Madt, MadtEntry};
-use acpi::{AcpiHandler, AcpiTables, PhysicalMapping};
-use quire::units::CpuId;
+use acpi::{AcpiHandler, AcpiTables, HpetInfo, PhysicalMapping};
+use quire::arch::Arch;
+use quire::hw::ForeignFrames;
+use quire::units::{CpuId, FrameSpan, MemoryType, PhysAddr};
 use raw_cpuid::{CpuId as Features, ExtendedFeatures, FeatureInfo};
 use spin::Once;
 
-use super::{DIRECT, apic, clock, local, space};
+use super::{DIRECT, Format, apic, clock, local, space};
 use crate::isa::{Facts, MAX_CPUS};
 
 /// The page in the first MiB where a CPU begins, in real mode.
@@ -91,7 +93,11 @@ pub(super) fn find(rsdp: u64) {
     APICS[0].store(own, Ordering::Relaxed);
     // SAFETY: the loader says where the table's root is, and mapping is as above.
     let tables = unsafe { AcpiTables::from_rsdp(Direct, rsdp as usize) };
-    let Ok(madt) = tables.and_then(|tables| tables.find_table::<Madt>()) else { return };
+    let Ok(tables) = tables else { return };
+    if let Ok(hpet) = HpetInfo::new(&tables) {
+        HPET.store(hpet.base_address as u64, Ordering::Relaxed);
+    }
+    let Ok(madt) = tables.find_table::<Madt>() else { return };
     let mut count = 1;
     for entry in madt.get().entries() {
         let (apic, flags) = match entry {
@@ -105,6 +111,18 @@ pub(super) fn find(rsdp: u64) {
         }
     }
     COUNT.store(count, Ordering::Relaxed);
+}
+
+/// The physical address of the HPET; 0: there is none.
+static HPET: AtomicU64 = AtomicU64::new(0);
+
+/// The registers of a clock, which programs may read: the HPET (IA-PC HPET specification, §2.3).
+pub fn clock_page() -> Option<ForeignFrames> {
+    let address = HPET.load(Ordering::Relaxed);
+    let span = FrameSpan::new(PhysAddr::new(address).pfn(Format::PAGE_SHIFT), 1);
+    // SAFETY: 1. the firmware says that these are registers, and the kernel uses them for nothing.
+    // 2. programs only read them (see `calls::map_file`), which has no effect.
+    (address != 0).then(|| unsafe { ForeignFrames::new(span, MemoryType::Device) })
 }
 
 /// How many CPUs there are.

@@ -17,8 +17,9 @@ mod space;
 mod traps;
 mod user;
 
-use quire::arch::{Attrs, X86_64};
-use quire::hw::{Chosen, Profile, Transitions};
+use quire::arch::x86_64::X86;
+use quire::arch::{Attrs, memory_slots};
+use quire::hw::{Chosen, MemoryTypes, Profile, Transitions};
 use quire::units::FrameSpan;
 use x86_64::instructions::port::Port;
 
@@ -26,7 +27,7 @@ pub use apic::{alarm, idle, interrupt};
 pub use clock::{now, random, realtime};
 pub use console::{put, take};
 pub use context::Context;
-pub use cpus::{cpu_count, facts, start_cpus};
+pub use cpus::{clock_page, cpu_count, facts, start_cpus};
 pub use disk::{DiskPort, disk, listen_to_disk, take_disk_news};
 pub use flush::{flush, publish, serialize_others};
 pub use local::cpu;
@@ -35,8 +36,8 @@ pub use space::{enter, kernel_root, leave, root_template, tags};
 pub use traps::run;
 pub use user::copy_user;
 
-/// The page-table format.
-pub type Format = X86_64;
+/// The page-table format: four levels. The PAT has WB, WC and UC in these entries; boot writes it.
+pub type Format = X86<4, { memory_slots(0, 1, 3) }>;
 
 /// Where physical address 0 is visible.
 pub const DIRECT: u64 = 0xffff_8000_0000_0000;
@@ -76,6 +77,7 @@ pub fn profile() -> Profile {
     Profile {
         transitions: Transitions::Base,
         contiguous: true,
+        memory_types: MemoryTypes::ENTRIES,
         near_cache_bytes: 1 << 20,
         clear_unit_bytes: u64::MAX,
     }
