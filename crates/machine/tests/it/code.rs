@@ -1,4 +1,4 @@
-//! Rule 8: instruction fetches must see what was written to a frame.
+//! Rule 9: instruction fetches must see what was written to a frame.
 
 use crate::support::{Space, Want, leaf_word, on, used};
 use quire_hw::Hardware;
@@ -37,7 +37,7 @@ fn show(space: &Space<'_, '_>, want: Want) {
 }
 
 #[test]
-fn rule_8_a_frame_that_came_into_use_is_published_before_it_is_shown() {
+fn rule_9_a_frame_that_came_into_use_is_published_before_it_is_shown() {
     breaks(|space, _| show(space, used(space.frame(), Prot::RX)));
     holds(|space, cpu| {
         let want = used(space.frame(), Prot::RX);
@@ -49,7 +49,7 @@ fn rule_8_a_frame_that_came_into_use_is_published_before_it_is_shown() {
 }
 
 #[test]
-fn rule_8_each_frame_of_a_large_leaf_counts() {
+fn rule_9_each_frame_of_a_large_leaf_counts() {
     let large = |space: &Space<'_, '_>, less: u64| {
         let order = space.machine.geometry().order(1);
         let want = Want { level: 1, ..used(space.block(order.get()), Prot::RX) };
@@ -69,7 +69,7 @@ fn rule_8_each_frame_of_a_large_leaf_counts() {
 }
 
 #[test]
-fn rule_8_an_entry_that_becomes_executable_is_judged_as_a_new_one() {
+fn rule_9_an_entry_that_becomes_executable_is_judged_as_a_new_one() {
     breaks(|space, cpu| {
         let want = used(space.frame(), Prot::READ);
         let _op = cpu.operation("protect");
@@ -80,7 +80,7 @@ fn rule_8_an_entry_that_becomes_executable_is_judged_as_a_new_one() {
 }
 
 #[test]
-fn rule_8_a_write_of_the_embedder_is_published_again_before_the_next_fetch() {
+fn rule_9_a_write_of_the_embedder_is_published_again_before_the_next_fetch() {
     breaks(|space, cpu| {
         let want = used(space.frame(), Prot::RX);
         space.map(AT, want);
@@ -98,7 +98,7 @@ fn rule_8_a_write_of_the_embedder_is_published_again_before_the_next_fetch() {
 }
 
 #[test]
-fn rule_8_a_table_that_becomes_live_is_judged_with_all_its_entries() {
+fn rule_9_a_table_that_becomes_live_is_judged_with_all_its_entries() {
     breaks(|space, cpu| {
         let table = space.frame();
         let word = leaf_word(space.isa, used(space.frame(), Prot::RX));
@@ -112,7 +112,7 @@ fn rule_8_a_table_that_becomes_live_is_judged_with_all_its_entries() {
 }
 
 #[test]
-fn rule_8_a_frame_that_was_freed_counts_as_written() {
+fn rule_9_a_frame_that_was_freed_counts_as_written() {
     breaks(|space, _| {
         let want = used(space.frame(), Prot::RX);
         let frames = FrameSpan::new(want.frame, Order::ZERO.pages());
