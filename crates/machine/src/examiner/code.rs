@@ -1,4 +1,4 @@
-//! Judging instruction fetches: rule 8.
+//! Judging instruction fetches: rule 9.
 
 use quire_hw::DirectMap;
 use quire_units::{CpuId, FrameSpan, Pfn, Prot};

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use quire::check;
+use quire::hw::{Hardware, Reuse};
 use quire::space::{Request, Space};
 use quire::units::Order;
 
@@ -21,6 +22,8 @@ const STORED: [u64; 2] = [0x7069_6e67, 0x706f_6e67];
 pub(super) fn check() {
     let run = mm().phys().alloc(ORDER).unwrap_or_else(|| panic!("no memory for a ring"));
     let first = run.start();
+    // Programs see the ring as it is lent: its owner clears it.
+    mm().hardware().clear(&run, 0..run.count(), Reuse::Soon);
     let ring = mm().spaces().lend(run).unwrap_or_else(|run| panic!("{run:?} cannot be lent"));
     let parent = Memory::new().unwrap_or_else(|error| panic!("no process: {error}"));
     let pages = mm().spaces().map_frames(parent.space(), &Request::anon(ORDER.pages()), &ring);
