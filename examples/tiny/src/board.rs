@@ -4,7 +4,8 @@ use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use quire::hw::{
-    Banks, Chosen, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions,
+    Banks, Chosen, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame,
+    Transitions,
 };
 use quire::units::{CpuId, FrameSpan, Pfn};
 use sbi_rt::HartMask;
@@ -67,12 +68,22 @@ impl Hardware for Board {
         }
         // SFENCE.VMA with an address covers leaves alone (privileged manual, section 10.2.1).
         let (start, bytes) = match flush.pages {
-            Some(pages) if !flush.tables => (pages.start.get() * PAGE, pages.count() * PAGE),
+            Some(pages) if !flush.tables => {
+                let span = pages.span();
+                (span.start.get() * PAGE, span.count() * PAGE)
+            }
             _ => (0, u64::MAX),
         };
         let (harts, asid) = (HartMask::from_mask_base(harts, 0), flush.asid.0.into());
         let done = sbi_rt::remote_sfence_vma_asid(harts, start as usize, bytes as usize, asid);
         assert!(done.is_ok(), "the firmware does not flush: {done:?}");
+    }
+
+    /// Programs may fetch instructions on any hart, and FENCE.I orders only those of its own.
+    fn publish_code(&self, _: FrameSpan) {
+        let harts = self.harts.iter().fold(0, |mask, hart| mask | 1 << hart);
+        let done = sbi_rt::remote_fence_i(HartMask::from_mask_base(harts, 0));
+        assert!(done.is_ok(), "the firmware does not fence: {done:?}");
     }
 
     fn cpu(&self) -> CpuId {
@@ -83,6 +94,8 @@ impl Hardware for Board {
         Profile {
             transitions: Transitions::Base,
             contiguous: self.contiguous,
+            // A device has its type by its address.
+            memory_types: MemoryTypes::PLATFORM,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }

@@ -495,7 +495,8 @@ fn e2_tables_of_riscv64_agree_with_pages() {
     random::<Sv57>(Config::riscv64_sv57(), 100);
 }
 
-/// The largest leaf that the library makes: split in its middle, level by level, and protected in part.
+/// The largest leaf that the library makes: split in its middle, level by level, and protected in
+/// part.
 fn largest<A: Arch>(config: Config) {
     let mut ram = system::ram(16 << 20).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
