@@ -136,8 +136,8 @@
 //! ```compile_fail,E0382
 //! # use quire::{arch::Arch, LentFrames, Mm, hw::Hardware};
 //! fn end_twice<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, lent: LentFrames) {
-//!     mm.release(lent);
-//!     let _ = mm.take_back(lent);
+//!     mm.spaces().release(lent);
+//!     let _ = mm.spaces().take_back(lent);
 //! }
 //! ```
 //!

@@ -57,7 +57,7 @@
 //! * A [`FrameRun`](hw::FrameRun) is the right to some frames. It cannot be copied, and safe code
 //!   cannot make one: [`Mm::phys`] gives frames out and takes them back.
 //! * A [`Space`](space::Space) is an address space: its [areas](space::Area), and the root of its
-//!   page tables. The embedder owns the value and ends it with [`Mm::destroy`](Spaces::destroy).
+//!   page tables. The embedder owns the value and ends it with [`Mm::destroy`](crate::Mm::destroy).
 //! * An area shows zeroes, a file, or frames that the embedder has the right to: a device's
 //!   registers ([`ForeignFrames`](hw::ForeignFrames)), or RAM that it lends ([`LentFrames`]). See
 //!   [`map_frames`](Spaces::map_frames).

@@ -337,7 +337,7 @@ mod loom_tests {
             let there = loom::thread::spawn(move || set(&other, 4));
             let here = set(&policy, 9);
             assert_ne!(here, there.join().unwrap());
-            assert_eq!(policy.preference().exec.count_ones(), 1);
+            assert_eq!(policy.preference().exec.bits().count_ones(), 1);
         });
     }
 }

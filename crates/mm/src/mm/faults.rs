@@ -122,7 +122,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Locks the pages of `span` in memory, and maps the missing ones (`mlock`).
     ///
     /// # Errors
-    /// As for [`protect`](crate::Spaces::protect). Also [`Error::NoMemory`] when some pages could
+    /// As for [`protect`](crate::Mm::protect). Also [`Error::NoMemory`] when some pages could
     /// not be mapped: the others are resident then, and all of the span is locked.
     pub fn mlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.spaces().lock(space, span)?;

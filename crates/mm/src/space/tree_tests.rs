@@ -517,7 +517,7 @@ mod raced {
             };
             writer.change(|| {
                 writer.cut_all(span(0, 10));
-                writer.add(area(8, 11, 2));
+                writer.add(&area(8, 11, 2));
             });
             assert_eq!(writer.spares(), 3);
             while let Some(run) = writer.unstock() {

@@ -110,7 +110,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// and children inherit it. All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
     /// for an order of 0 or above [`Arch::block_order`], and where an area shows no file.
     pub fn set_read_order(
         &self,
@@ -132,7 +132,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// opposites). All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
     /// for flags beyond [`AreaFlags::ADVICE`], for one both set and cleared, and for
     /// [`WIPEONFORK`](AreaFlags::WIPEONFORK) where an area is not private and anonymous.
     pub fn set_flags(
@@ -157,7 +157,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Locks the pages of `span` in memory from their first access on (`MLOCK_ONFAULT`).
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect).
+    /// As for [`protect`](crate::Mm::protect).
     pub fn mlock_on_fault(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.reflag(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT, AreaFlags::empty())
     }
@@ -170,7 +170,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Unlocks the pages of `span`, so that reclaim may take them (`munlock`).
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect).
+    /// As for [`protect`](crate::Mm::protect).
     pub fn munlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         self.reflag(space, span, AreaFlags::empty(), locks)
@@ -181,7 +181,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// controls a program's calls cannot replace them. Children inherit seals.
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
+    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     pub fn seal(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         space.note(Ever::Sealed);
         self.reflag(space, span, AreaFlags::SEALED, AreaFlags::empty())

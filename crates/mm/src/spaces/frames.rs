@@ -81,9 +81,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// shared ([`AreaFlags::SHARED`]): a child maps the same frames. Registers and combining memory
     /// are never executable, so [`max_prot`](Request::max_prot) loses that right for them. The area
     /// may be protected, split, moved, made smaller, sealed and unmapped. Its pages count as
-    /// written where writes are tracked. [`discard`](Self::discard), [`guard`](Self::guard), lazy
-    /// freeing, pins, collapse, and growth are errors, mostly [`Error::Invalid`]. Reclaim, aging
-    /// and swap pass it, and no group pays for it.
+    /// written where writes are tracked. [`discard`](crate::Mm::discard), [`guard`](Self::guard),
+    /// lazy freeing, pins, collapse, and growth are errors, mostly [`Error::Invalid`]. Reclaim,
+    /// aging and swap pass it, and no group pays for it.
     ///
     /// ```
     /// # use quire::{Error, LentFrames, Mm, arch::Arch, hw::{ForeignFrames, Hardware}};
