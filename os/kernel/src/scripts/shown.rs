@@ -50,7 +50,9 @@ pub(super) fn check() {
             assert_eq!(seen, (Some(STORED[0] + page), Some(STORED[1] + page)), "page {page}");
         }
         if let Some(clock) = clock {
-            assert!(user::read::<u32>(clock).is_ok(), "the clock does not answer");
+            // A device may refuse the size in which copies read (Goldfish's clock does): the copy
+            // fails then, and nothing else. `devcheck` reads it as a program.
+            let _ = user::read::<u32>(clock);
         }
     }
     walk();

@@ -27,6 +27,12 @@ pub(super) fn interrupt_of(cause: u64) -> Option<u64> {
     (cause & INTERRUPT != 0).then_some(cause & !INTERRUPT)
 }
 
+/// Whether the exception is a load or store access fault: what is mapped there refuses it
+/// (privileged manual, table of causes).
+pub(super) fn is_refused(cause: u64) -> bool {
+    matches!(cause, 5 | 7)
+}
+
 /// The access for which there was no translation, if the cause is that.
 #[inline]
 pub(super) fn page_fault(cause: u64) -> Option<Access> {

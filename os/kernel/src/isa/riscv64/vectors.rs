@@ -268,8 +268,13 @@ extern "C" fn kernel_trap(frame: &mut Frame, cause: u64, address: u64) {
         return interrupts::serve_in_kernel(interrupt);
     }
     let pc = frame.record[1];
-    let access = trap::page_fault(cause).filter(|_| address < USER_END);
-    let (Some(access), Some(rest)) = (access, copy::fix_up(pc)) else {
+    let rest = copy::fix_up(pc).filter(|_| address < USER_END);
+    if let Some(rest) = rest.filter(|_| trap::is_refused(cause)) {
+        // A device that a program maps refuses the size in which copies read and write.
+        frame.record[1] = rest;
+        return;
+    }
+    let (Some(access), Some(rest)) = (trap::page_fault(cause), rest) else {
         panic!("exception in the kernel at {pc:#x}: cause {cause}, stval {address:#x}")
     };
     interrupts::unmask();
