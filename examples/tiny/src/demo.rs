@@ -1,4 +1,4 @@
-//! What the kernel shows. Each part checks what the programs found in their memory.
+//! The demonstrations. Each checks the bytes that the programs found in their memory.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -164,7 +164,7 @@ type Job = (u64, PageSpan, u64);
 static JOB: Mutex<Option<Job>> = Mutex::new(None);
 static RESULT: Mutex<Option<Result<u64, Error>>> = Mutex::new(None);
 
-/// What the other CPU does.
+/// The second CPU's part of the demonstration with two CPUs.
 pub fn work() -> ! {
     loop {
         let job = JOB.lock().take();
