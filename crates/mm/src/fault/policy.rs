@@ -345,7 +345,7 @@ impl Policy {
     }
 }
 
-/// The choice whose number is in `cell`.
+/// The orders in a set that may change meanwhile.
 #[inline]
 fn loaded(set: &AtomicU32) -> OrderSet {
     OrderSet::from_bits(set.load(Ordering::Relaxed))
@@ -356,6 +356,8 @@ pub(crate) fn with_choice(order: Order) -> OrderSet {
     OrderSet::of(order) & ORDERS_WITH_CHOICE
 }
 
+/// The choice whose number is in `cell`.
+#[inline]
 fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
     let number = cell.load(Ordering::Relaxed) as usize;
     // The cell always holds one of their numbers.
