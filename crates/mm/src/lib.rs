@@ -62,7 +62,7 @@
 //!   registers ([`ForeignFrames`](hw::ForeignFrames)), or RAM that it lends ([`LentFrames`]). See
 //!   [`map_frames`](Spaces::map_frames).
 //! * The library never blocks and never calls a device. A fault that lacks a page of a file or of a
-//!   swap device returns `Error::Unread` with the pages to read.
+//!   swap device returns `Need::Read` with the pages to read.
 //! * When a call that takes rights or pages away returns, the flush is over.
 //!
 //! # Context
@@ -142,7 +142,7 @@ mod doors;
 
 #[cfg(feature = "reclaim")]
 pub use base::Groups;
-pub use base::{AllSpaces, Errno, Error};
+pub use base::{AllSpaces, Errno, Error, Need, Stop};
 #[cfg(feature = "files")]
 pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
 pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};

@@ -14,7 +14,7 @@ use quire::cache::FileId;
 use quire::fault::SizePolicy;
 use quire::hw::Hardware;
 use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request, Space};
-use quire::{Error, Mm, Move};
+use quire::{Error, Mm, Move, Stop};
 use quire_units::{PageSpan, Prot, Vpn};
 
 use crate::naive::{Lost, Page, Process, Source};
@@ -199,14 +199,14 @@ impl Action {
         &self,
         mm: &Mm<'_, A, H>,
         space: &Space<A>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let span = self.window.span(self.part);
-        match self.call {
+        let done = match self.call {
             Call::Unmap => mm.unmap(space, span),
             Call::Protect(prot) => mm.protect(space, span, prot),
             Call::Advise(advice) => mm.advise(space, span, advice),
             Call::Flags(on, off) => mm.spaces().set_flags(space, span, on, off),
-            Call::Lock => mm.mlock(space, span),
+            Call::Lock => return mm.mlock(space, span),
             Call::Unlock => mm.spaces().munlock(space, span),
             Call::Discard => mm.discard(space, span),
             Call::Guard => mm.spaces().guard(space, span),
@@ -219,7 +219,8 @@ impl Action {
                 mm.remap(space, span, pages as u64, how).map(drop)
             }
             Call::Resize(pages) => mm.remap(space, span, pages as u64, Move::Never).map(drop),
-        }
+        };
+        Ok(done?)
     }
 }
 

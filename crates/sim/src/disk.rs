@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use quire::cache::{FileId, FilePages, Read, Reads};
 use quire::space::Space;
-use quire::{Error, ReadFailed, Write, WriteFailed};
+use quire::{ReadFailed, Stop, Write, WriteFailed};
 use quire_arch::Arch;
 use quire_hw::DirectMap;
 use quire_units::{Pfn, PhysAddr};
@@ -82,7 +82,7 @@ impl Disk {
     ///
     /// # Errors
     /// Those of `next_read` of the files.
-    pub fn serve<A: Arch>(&self, mm: &HostedMm<'_, '_, A>, mut reads: Reads) -> Result<(), Error> {
+    pub fn serve<A: Arch>(&self, mm: &HostedMm<'_, '_, A>, mut reads: Reads) -> Result<(), Stop> {
         while let Some(read) = mm.files().next_read(&mut reads)? {
             let done = self.read(mm.hardware().ram(), A::PAGE_SHIFT, &read);
             mm.files().read_done(read, done);
@@ -99,7 +99,7 @@ impl Disk {
         mm: &HostedMm<'_, '_, A>,
         file: FileId,
         spaces: &[&Space<A>],
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let end = mm.files().get(file).map_or(0, |file| file.pages());
         let mut left = FilePages::new(0, end);
         while let Some(write) = mm.files().next_write(file, &mut left, spaces)? {

@@ -1,7 +1,7 @@
 //! A program on one CPU, for tests that tell a story: it loads and stores, and takes the faults.
 
 use quire::space::Space;
-use quire::{Error, Resolved};
+use quire::{Error, Need, Resolved, Stop};
 use quire_arch::Arch;
 use quire_machine::Cpu;
 use quire_units::{Access, VirtAddr, Vpn};
@@ -49,13 +49,24 @@ pub struct Program<'a, 'm, 'r, A: Arch> {
     space: &'a Space<A>,
 }
 
-/// An access that was refused, or traps for ever.
+/// An access that is not done, or traps for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stopped {
     /// The fault was refused.
     Refused(Error),
+    /// The fault needs a page that is not in memory.
+    Needs(Need),
     /// Each fault is resolved, and the access traps again.
     Endless,
+}
+
+impl From<Stop> for Stopped {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Need(need) => Stopped::Needs(need),
+            Stop::Refuse(error) => Stopped::Refused(error),
+        }
+    }
 }
 
 impl<'a, 'm, 'r, A: Arch> Program<'a, 'm, 'r, A> {
@@ -99,7 +110,7 @@ impl<'a, 'm, 'r, A: Arch> Program<'a, 'm, 'r, A> {
                 return Err(Stopped::Endless);
             }
             let _op = self.cpu.operation("fault");
-            faults.push(self.mm.fault(self.space, page, access).map_err(Stopped::Refused)?);
+            faults.push(self.mm.fault(self.space, page, access)?);
         }
     }
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU16, Ordering};
 use quire::arch::Arch;
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
-use quire::{AllSpaces, Error};
+use quire::{AllSpaces, Error, Need, Stop};
 use spin::RwLock;
 
 use crate::trap::{Context, Trap, enter};
@@ -101,11 +101,11 @@ fn fault(space: &Space, page: Vpn, access: Access) -> Result<(), Error> {
         }
         match mm().fault(space, page, access) {
             Ok(_) => return Ok(()),
-            Err(Error::Unread(reads)) => disk::read(reads)?,
+            Err(Stop::Need(Need::Read(reads))) => disk::read(reads)?,
             // Another CPU reads it.
-            Err(Error::Busy(_)) => spin_loop(),
-            Err(Error::NoMemory(_)) if make_room() > 0 => {}
-            Err(error) => return Err(error),
+            Err(Stop::Need(_)) => spin_loop(),
+            Err(Stop::Refuse(Error::NoMemory(_))) if make_room() > 0 => {}
+            Err(Stop::Refuse(error)) => return Err(error),
         }
     }
 }

@@ -9,9 +9,9 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
-use quire::Error;
 use quire::space::GroupId;
 use quire::units::{Access, CpuId, Order, Vpn};
+use quire::{Error, Need, Stop as Halt};
 use quire_linux::Errno;
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Info, Signal};
@@ -150,7 +150,7 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     let mut found = memory::fault(address, access);
-    while let Err(Error::Unread(reads)) = found
+    while let Err(Halt::Need(Need::Read(reads))) = found
         && disk::swap::at_once(reads)
     {
         found = memory::fault(address, access);
@@ -163,11 +163,11 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
             }
             return None;
         }
-        Err(Error::Unread(_) | Error::Busy(_)) => match wait_for_page(thread, address, access) {
+        Err(Halt::Need(_)) => match wait_for_page(thread, address, access) {
             Ok(leave) => return leave,
             Err(error) => error,
         },
-        Err(error) => error,
+        Err(Halt::Refuse(error)) => error,
     };
     match signal::of_fault(address, error) {
         Some(info) => {
@@ -202,8 +202,8 @@ fn wait_for_page(
     // The waiter is registered; now look once more, so that no answer is missed.
     match memory::fault(address, access) {
         Ok(_) => Ok(None),
-        Err(Error::Busy(_)) => Ok(Some(Leave::Wait(None))),
-        Err(Error::Unread(reads)) => {
+        Err(Halt::Need(Need::Wait(_))) => Ok(Some(Leave::Wait(None))),
+        Err(Halt::Need(Need::Read(reads))) => {
             let started = tree::with_calls(thread, |calls| disk::start(calls.who, reads));
             if let (true, Some(memory)) = (disk::swap::has(reads.file()), memory::Own::get()) {
                 disk::swap::start_around(&memory, Vpn::new(address / memory::PAGE));
@@ -214,7 +214,8 @@ fn wait_for_page(
                 Err(_) => Err(Error::Failed(reads.file(), reads.pages().start)),
             }
         }
-        Err(error) => Err(error),
+        Err(Halt::Refuse(error)) => Err(error),
+        Err(Halt::Need(_)) => Ok(Some(Leave::Yield)),
     }
 }
 

@@ -7,7 +7,7 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan};
 
 use super::{Base, Error};
-use crate::space::{Need, Section, Space};
+use crate::space::{Section, SectionLack, Space};
 use crate::stats::Event;
 use crate::table::{Gather, Taking};
 
@@ -56,16 +56,16 @@ impl<'a, A: Arch, H: Hardware> Change<'a, A, H> {
     /// Repeats `step`, and brings the frames that it needs, until it is done or memory is out.
     pub(crate) fn complete(
         &mut self,
-        mut step: impl FnMut(&mut Section<'a, A, H>) -> Result<(), Need>,
+        mut step: impl FnMut(&mut Section<'a, A, H>) -> Result<(), SectionLack>,
     ) -> Result<(), Error> {
         while let Err(need) = step(&mut self.section) {
             let run = match need {
-                Need::Settle => {
+                SectionLack::Settle => {
                     self.settle();
                     continue;
                 }
-                Need::Node => self.base.frames(Order::ZERO, true)?,
-                Need::Table => self.base.table_frame()?,
+                SectionLack::Node => self.base.frames(Order::ZERO, true)?,
+                SectionLack::Table => self.base.table_frame()?,
             };
             self.base.free(self.section.bring(need, run).err());
         }

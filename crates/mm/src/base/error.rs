@@ -6,7 +6,7 @@ use quire_hw::Poisoned;
 use quire_units::{Access, MemoryType, Order, Pfn, Prot, Vpn};
 
 #[cfg(feature = "files")]
-use crate::cache::{FileId, Reads};
+use crate::cache::FileId;
 use crate::space::{Area, GroupId, MapError};
 
 /// The reason why a call failed. The state is as before, or as the call documents.
@@ -35,12 +35,9 @@ pub enum Error {
     Marked(Vpn, u64),
     /// The page lies beyond the end of its object.
     Missing(Vpn),
-    /// A page of a file is not in memory: read these, and try again.
+    /// A slot of this swap device is in use.
     #[cfg(feature = "files")]
-    Unread(Reads),
-    /// A page of this file is being read: try again when that is done.
-    #[cfg(feature = "files")]
-    Busy(FileId),
+    InUse(FileId),
     /// This page of the file could not be read.
     #[cfg(feature = "files")]
     Failed(FileId, u64),
@@ -77,6 +74,8 @@ impl Errno {
     pub const EACCES: Errno = Errno(13);
     /// Bad address.
     pub const EFAULT: Errno = Errno(14);
+    /// A device is in use.
+    pub const EBUSY: Errno = Errno(16);
     /// It is there already.
     pub const EEXIST: Errno = Errno(17);
     /// Too many files.
@@ -92,8 +91,7 @@ impl Error {
     /// with [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead:
     /// SIGSEGV with `SEGV_MAPERR`, as with [`Guarded`](Error::Guarded), or `SEGV_ACCERR`; with
     /// [`Poisoned`](Error::Poisoned), [`Missing`](Error::Missing) and [`Failed`](Error::Failed) it
-    /// is SIGBUS. After [`Unread`](Error::Unread) and [`Busy`](Error::Busy) the embedder waits and
-    /// tries again; no program sees them.
+    /// is SIGBUS.
     pub const fn errno(self) -> Errno {
         match self {
             Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) | Error::OverLimit(_) => {
@@ -105,7 +103,7 @@ impl Error {
                 Errno::EFAULT
             }
             #[cfg(feature = "files")]
-            Error::Unread(_) | Error::Busy(_) => Errno::EAGAIN,
+            Error::InUse(_) => Errno::EBUSY,
             #[cfg(feature = "files")]
             Error::Failed(..) => Errno::EIO,
             #[cfg(feature = "files")]
@@ -152,12 +150,7 @@ impl fmt::Display for Error {
                 write!(f, "{page} is marked as not to be used ({payload:#x})")
             }
             #[cfg(feature = "files")]
-            Error::Unread(reads) => {
-                let (pages, file) = (reads.pages(), reads.file().0);
-                write!(f, "pages {}..{} of file {file} must be read", pages.start, pages.end)
-            }
-            #[cfg(feature = "files")]
-            Error::Busy(file) => write!(f, "a page of file {} is being read", file.0),
+            Error::InUse(file) => write!(f, "a slot of swap device {} is in use", file.0),
             #[cfg(feature = "files")]
             Error::Failed(file, page) => write!(f, "page {page} of file {} is unreadable", file.0),
             Error::OverLimit(group) => write!(f, "group {} has all it may have", group.get()),

@@ -16,6 +16,7 @@
 
 mod change;
 mod error;
+mod stop;
 #[cfg(feature = "reclaim")]
 mod groups;
 #[cfg(not(feature = "reclaim"))]
@@ -41,6 +42,7 @@ pub(crate) use groups::Hand;
 #[cfg(feature = "swap")]
 pub(crate) use marks::{Device, Keep};
 pub(crate) use memory::Base;
+pub use stop::{Need, Stop};
 #[cfg(feature = "reclaim")]
 pub(crate) use stores::folios_in;
 #[cfg(feature = "files")]

@@ -1,7 +1,7 @@
 //! Files in memory: opening, reading, showing, writing back, truncating.
 //!
 //! ```text
-//!   fault ──► show ──► mapped, or Error::Unread: what to read
+//!   fault ──► show ──► mapped, or Need::Read: what to read
 //!   read:   next_read ──► the embedder fills the frames ──► read_done
 //!   write:  next_write ──► the embedder stores the frames ──► write_done
 //!   truncate, punch ──► hide from all spaces, flush ──► cut folios ──► free

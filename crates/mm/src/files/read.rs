@@ -5,7 +5,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, OrderSet, Pfn};
 
 use super::{Files, OpenFile};
-use crate::base::Error;
+use crate::base::{Error, Need, Stop};
 use crate::cache::{
     Entry, FILE_PAGES_MAX, File, FileId, FilePages, InsertLack, Note, Pattern, Read, Readahead,
     Reads, Store, identity,
@@ -96,7 +96,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// is its next reading, up to 512 pages. Returns also the pages worth reading next.
     ///
     /// # Errors
-    /// [`Error::Unread`] and [`Error::Busy`] when the page is not in memory yet; [`Error::NoFile`];
+    /// [`Need::Read`] and [`Need::Wait`] when the page is not in memory yet; [`Error::NoFile`];
     /// [`Error::Invalid`] beyond the file's end; [`Error::Failed`] when the page could not be read;
     /// [`Error::Poisoned`] when its memory failed; [`Error::NoMemory`] for a page of a file in
     /// memory that was never written.
@@ -106,10 +106,10 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         wanted: FilePages,
         reader: &mut Readahead,
         pattern: Pattern,
-    ) -> Result<(Held, Option<Reads>), Error> {
+    ) -> Result<(Held, Option<Reads>), Stop> {
         let file = self.opened(id)?;
         if wanted.is_empty() || wanted.start >= file.pages() {
-            return Err(Error::Invalid);
+            return Err(Error::Invalid.into());
         }
         let bounds = file.bounds();
         let most = wanted.start + POPULATE_ORDER.pages();
@@ -134,7 +134,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                     file.take_read_error(entry, wanted.start)?;
                     let before = file.before(wanted.start, bounds.window);
                     let window = reader.miss(wanted, before, &bounds, pattern);
-                    return Err(Error::Unread(Reads::new(id, window, Some(wanted.start))));
+                    return Err(Need::Read(Reads::new(id, window, Some(wanted.start))).into());
                 }
             }
         }
@@ -201,7 +201,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
 impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// Takes a reference to a folio of a file, if it still is that, and clears its mark; returns
     /// whether it had one.
-    fn hold(&self, folio: Folio, pages: FilePages, at: u64) -> Result<Option<(Held, bool)>, Error> {
+    fn hold(&self, folio: Folio, pages: FilePages, at: u64) -> Result<Option<(Held, bool)>, Stop> {
         let Some(cached) = self.cached(pages.start, folio) else {
             return Ok(None);
         };
@@ -389,12 +389,12 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
 }
 
 /// Whether a program may read memory that has `known`; `frame` is the wanted part of it.
-pub(crate) fn usable(known: FolioFlags, file: FileId, frame: Pfn) -> Result<(), Error> {
+pub(crate) fn usable(known: FolioFlags, file: FileId, frame: Pfn) -> Result<(), Stop> {
     if known.contains(FolioFlags::POISONED) {
-        Err(Error::Poisoned(frame))
+        Err(Error::Poisoned(frame).into())
     } else if known.contains(FolioFlags::UPTODATE) {
         Ok(())
     } else {
-        Err(Error::Busy(file))
+        Err(Need::Wait(file).into())
     }
 }

@@ -6,7 +6,7 @@ use quire_units::{Access, Order, OrderSet, PageSpan, Prot};
 
 use super::read::usable;
 use super::{Files, OpenFile};
-use crate::base::Error;
+use crate::base::{Error, Need, Stop};
 use crate::cache::{
     Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
     grant_write, leaf_order, map_around,
@@ -31,7 +31,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) -> Served {
         let file = self.opened(fault.file).map_err(|_| Error::Missing(fault.page))?;
         if fault.at >= file.pages() {
-            return Err(Error::Missing(fault.page));
+            return Err(Error::Missing(fault.page).into());
         }
         if fault.is_there {
             return Ok(file.let_write(view, fault));
@@ -64,7 +64,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let _ = self.spaces().populate(space, span, Access::Read, nothing, &|view, lack, fault| {
             match lack {
                 Lack::File(page) => self.show(view, &page, fault),
-                Lack::Swap(_) => Err(Error::Invalid),
+                Lack::Swap(_) => Err(Error::Invalid.into()),
             }
         });
     }
@@ -120,7 +120,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         view: &View<'_, A, H>,
         fault: &FilePage,
         resched: &mut dyn FnMut(),
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let (entry, pages) = self.index.find(fault.at);
         if let Entry::Folio { folio, .. } = entry {
             let frame = folio.head.add(fault.at - pages.start);
@@ -131,10 +131,10 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         if self.store() == Some(Store::Memory) {
             let advice = Advice::of(fault.area.flags);
             let sizes = self.base().policy.candidates(advice, view.space.opt_out());
-            return self.bring(fault.at, sizes, resched);
+            return Ok(self.bring(fault.at, sizes, resched)?);
         }
         self.take_read_error(entry, fault.at)?;
-        Err(Error::Unread(self.plan_reads(fault)))
+        Err(Need::Read(self.plan_reads(fault)).into())
     }
 
     /// The plan of reads for a fault.

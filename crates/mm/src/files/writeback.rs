@@ -17,7 +17,7 @@ use quire_units::FrameSpan;
 
 use super::Files;
 use crate::base::AllSpaces;
-use crate::base::Error;
+use crate::base::{Error, Need, Stop};
 use crate::cache::{FileId, FilePages, Store};
 use crate::folio::{Folio, FolioFlags};
 use crate::stats::Event;
@@ -83,14 +83,14 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// to write. `None` when there is none. From now on a write in any space faults first.
     ///
     /// # Errors
-    /// [`Error::NoFile`]; [`Error::Busy`] when the next one is being written already: continue when
+    /// [`Error::NoFile`]; [`Need::Wait`] when the next one is being written already: continue when
     /// that write is done.
     pub fn next_write(
         &self,
         id: FileId,
         pages: &mut FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Result<Option<Write>, Error> {
+    ) -> Result<Option<Write>, Stop> {
         let file = self.opened(id)?;
         while let Some((folio, at)) = file.index.next_dirty(*pages) {
             let Some(cached) = file.cached(at.start, folio) else {
@@ -104,7 +104,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 continue;
             }
             if cached.known().contains(FolioFlags::WRITING) || !cached.hold() {
-                return Err(Error::Busy(id));
+                return Err(Need::Wait(id).into());
             }
             cached.learn(cached.known() | FolioFlags::WRITING);
             drop(cached);

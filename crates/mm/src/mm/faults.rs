@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{Access, PageSpan, Vpn};
 
 use super::Mm;
-use crate::base::Error;
+use crate::base::{Error, Stop};
 use crate::fault::plan::Reach;
 use crate::space::{AreaFlags, Request, Space, View};
 use crate::spaces::{Fault, Lack, Populated, Resolved, Served};
@@ -21,9 +21,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// tables may have been made and a stack may have grown. [`Error::OverLimit`] when the space's
     /// group is at its limit.
     ///
-    /// In areas that show files also [`Error::Unread`], [`Error::Busy`], [`Error::Failed`],
+    /// In areas that show files also [`Need::Read`], [`Need::Wait`], [`Error::Failed`],
     /// [`Error::Missing`] and [`Error::Poisoned`].
-    pub fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Resolved, Error> {
+    pub fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Resolved, Stop> {
         self.fault_with(space, page, access, &mut || {})
     }
 
@@ -37,7 +37,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         page: Vpn,
         access: Access,
         resched: &mut dyn FnMut(),
-    ) -> Result<Resolved, Error> {
+    ) -> Result<Resolved, Stop> {
         let mut fault = Fault { access, reach: Reach::Folio, resched };
         let resolved = self
             .spaces()
@@ -52,7 +52,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// As for [`fault`](Self::fault), at the first page that could not be mapped; those before it
     /// are mapped then. [`Error::Invalid`] for pages that programs may not map.
-    pub fn populate(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Error> {
+    pub fn populate(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Stop> {
         self.populate_with(space, span, &mut || {})
     }
 
@@ -65,7 +65,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         space: &Space<A>,
         span: PageSpan,
         resched: &mut dyn FnMut(),
-    ) -> Result<Populated, Error> {
+    ) -> Result<Populated, Stop> {
         self.populate_as(space, span, Access::Read, resched)
     }
 
@@ -74,7 +74,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ///
     /// # Errors
     /// See [`populate`](Self::populate).
-    pub fn populate_written(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Error> {
+    pub fn populate_written(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Stop> {
         self.populate_as(space, span, Access::Write, &mut || {})
     }
 
@@ -84,7 +84,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         span: PageSpan,
         access: Access,
         resched: &mut dyn FnMut(),
-    ) -> Result<Populated, Error> {
+    ) -> Result<Populated, Stop> {
         self.spaces().populate(space, span, access, resched, &|view, lack, fault| {
             self.serve(view, lack, fault)
         })
@@ -96,9 +96,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             #[cfg(feature = "files")]
             Lack::File(page) => self.files().show(view, &page, fault),
             #[cfg(not(feature = "files"))]
-            Lack::File(page) => Err(Error::Missing(page.page)),
+            Lack::File(page) => Err(Error::Missing(page.page).into()),
             #[cfg(not(feature = "swap"))]
-            Lack::Swap(marked) => Err(Error::Marked(marked.page, marked.payload)),
+            Lack::Swap(marked) => Err(Error::Marked(marked.page, marked.payload).into()),
             #[cfg(feature = "swap")]
             Lack::Swap(marked) => self.paging().swap_in(view, &marked, fault.access),
         }
@@ -124,7 +124,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// As for [`protect`](crate::Mm::protect). Also [`Error::NoMemory`] when some pages could
     /// not be mapped: the others are resident then, and all of the span is locked.
-    pub fn mlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+    pub fn mlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Stop> {
         self.spaces().lock(space, span)?;
         self.populate(space, span).map(|_| ())
     }

@@ -14,7 +14,7 @@ use crate::folio::{FolioFlags, Folios};
 use crate::phys::{CpuCache, Slot};
 use crate::space::{At, Backing, Request, Space};
 use crate::stats::Counters;
-use crate::{Errno, Error, Mm, Parts, ReadFailed};
+use crate::{Errno, Error, Mm, Need, Parts, ReadFailed, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -192,11 +192,11 @@ fn b1_files_that_cannot_be_are_refused() {
         );
         let mut reader = Readahead::default();
         let beyond = mm.files().read(second, FilePages::new(1, 2), &mut reader, Pattern::Normal);
-        assert_eq!(beyond.err(), Some(Error::Invalid));
+        assert_eq!(beyond.err(), Some(Error::Invalid.into()));
         mm.files().close(second).expect("it is open");
         assert_eq!(mm.files().close(second), Err(Error::NoFile));
         let gone = mm.files().read(second, FilePages::new(0, 1), &mut reader, Pattern::Normal);
-        assert_eq!(gone.err().map(Error::errno), Some(Errno::ENFILE));
+        assert_eq!(gone.err().map(Stop::errno), Some(Errno::ENFILE));
     });
 }
 
@@ -210,13 +210,15 @@ fn b1_a_read_that_fails_leaves_nothing_in_memory_and_is_told_once() {
             page.map(drop).expect_err("it is never readable")
         };
         for _ in 0..2 {
-            let Error::Unread(mut reads) = page(&mut reader) else { panic!("not in memory") };
+            let Stop::Need(Need::Read(mut reads)) = page(&mut reader) else {
+                panic!("not in memory")
+            };
             let read = mm.files().next_read(&mut reads).expect("memory").expect("one page");
             assert_eq!((read.pages(), read.is_wanted()), (FilePages::new(4, 5), true));
-            assert_eq!(page(&mut reader), Error::Busy(file));
+            assert_eq!(page(&mut reader), Stop::Need(Need::Wait(file)));
             mm.files().read_done(read, Err(ReadFailed));
             assert_eq!(mm.files().next_read(&mut reads).map(|read| read.is_none()), Ok(true));
-            assert_eq!(page(&mut reader), Error::Failed(file, 4));
+            assert_eq!(page(&mut reader), Stop::Refuse(Error::Failed(file, 4)));
         }
         assert_eq!(mm.files().get(file).map(File::cached), Some(0));
         mm.files().close(file).expect("it is open");

@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{Access, PageSpan, Pfn, Prot, Vpn};
 
 use super::Mm;
-use crate::base::Error;
+use crate::base::{Error, Stop};
 use crate::fault::Unshare;
 use crate::folio::Folio;
 use crate::limits::FAULT_TRIES;
@@ -51,7 +51,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame is the embedder's
     /// ([`map_frames`](crate::Spaces::map_frames)), or has more pins than can be counted.
-    pub fn pin(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Pinned, Error> {
+    pub fn pin(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Pinned, Stop> {
         self.pin_as(space, page, access, Hold::Own)
     }
 
@@ -60,7 +60,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ///
     /// # Errors
     /// As for [`pin`](Self::pin).
-    pub fn pin_read(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
+    pub fn pin_read(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Stop> {
         self.pin_as(space, page, Access::Read, Hold::Look)
     }
 
@@ -71,14 +71,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// As for [`pin`](Self::pin); [`Error::Denied`] where the program may not even read, and in
     /// areas that can never be writable and private, such as shared ones.
-    pub fn pin_change(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
+    pub fn pin_change(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Stop> {
         let area = self.spaces().areas(space, PageSpan::new(page, page.add(1))).next();
         let area = area.ok_or(Error::NoArea(page))?;
         let own = !area.flags.contains(AreaFlags::SHARED) && area.max_prot.contains(Prot::WRITE);
         match area.prot.allows(Access::Write) {
             true => self.pin(space, page, Access::Write),
             false if own => self.pin_as(space, page, Access::Read, Hold::Change),
-            false => Err(Error::Denied(page, Access::Write, area.prot)),
+            false => Err(Error::Denied(page, Access::Write, area.prot).into()),
         }
     }
 
@@ -88,16 +88,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         page: Vpn,
         access: Access,
         hold: Hold,
-    ) -> Result<Pinned, Error> {
+    ) -> Result<Pinned, Stop> {
         let view = self.base().view(space);
         for _ in 0..FAULT_TRIES {
             match self.try_pin(&view, page, access, hold) {
                 Ok(pinned) => return Ok(pinned),
-                Err(Lack::Folio) => return Err(Error::Invalid),
+                Err(Lack::Folio) => return Err(Error::Invalid.into()),
                 Err(Lack::Own) => {
                     let unshare = Unshare::of(&view, page).ok_or(Error::NoArea(page))?;
                     if !unshare.prot().allows(access) {
-                        return Err(Error::Denied(page, access, unshare.prot()));
+                        return Err(Error::Denied(page, access, unshare.prot()).into());
                     }
                     self.spaces().unshare(&view, &unshare, &mut || {})?;
                 }
@@ -106,7 +106,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 }
             }
         }
-        Err(Error::Invalid)
+        Err(Error::Invalid.into())
     }
 
     /// Pins the page mapped at `page`, if the leaf grants `access`.

@@ -13,7 +13,7 @@ use crate::phys::fail::FailPlan;
 use crate::phys::{CpuCache, Slot};
 use crate::space::{Advice, AreaFlags, At, Backing, FileId, Request, Space};
 use crate::stats::{Counters, Event};
-use crate::{Errno, Error, Mm, Parts, Populated, Resolved};
+use crate::{Errno, Error, Mm, Parts, Populated, Resolved, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -73,16 +73,16 @@ fn e3_pages_beyond_the_programs_half_are_refused() {
             assert_eq!(mm.protect(&space, bad, Prot::READ), refused);
             assert_eq!(mm.advise(&space, bad, Advice::Huge), refused);
             assert_eq!(mm.discard(&space, bad), refused);
-            assert_eq!(mm.mlock(&space, bad), refused);
+            assert_eq!(mm.mlock(&space, bad), refused.map_err(Stop::from));
             assert_eq!(mm.spaces().munlock(&space, bad), refused);
             let nothing =
-                if bad.is_empty() { Ok(Populated::default()) } else { Err(Error::Invalid) };
+                if bad.is_empty() { Ok(Populated::default()) } else { Err(Error::Invalid.into()) };
             assert_eq!(mm.populate(&space, bad), nothing);
             let request = Request::anon(bad.count()).at(At::Fixed(bad.start));
             assert_eq!(mm.map(&space, &request), Err(Error::Invalid));
         }
         let far = end.add(5);
-        assert_eq!(mm.fault(&space, far, Access::Read), Err(Error::NoArea(far)));
+        assert_eq!(mm.fault(&space, far, Access::Read), Err(Error::NoArea(far).into()));
         mm.destroy(space);
     });
 }
@@ -145,7 +145,7 @@ fn e5_events_count_what_was_done() {
         mm.fault(&space, START, Access::Write).expect("there is memory");
         assert_eq!(mm.fault(&space, START, Access::Write), Ok(Resolved::Noted));
         let outside = START.add(40);
-        assert_eq!(mm.fault(&space, outside, Access::Read), Err(Error::NoArea(outside)));
+        assert_eq!(mm.fault(&space, outside, Access::Read), Err(Error::NoArea(outside).into()));
         let done = mm.populate(&space, span(0, 40)).expect("there is memory");
         assert_eq!(done, Populated { pages: 39, folios: 39 });
         mm.protect(&space, span(8, 16), Prot::READ).expect("there is memory");
@@ -209,7 +209,7 @@ fn e3_a_stack_grows_no_further_than_its_limit() {
         let page = |below: u64| Vpn::new(top.get() - below);
         mm.fault(&space, page(16), Access::Write).expect("the last page that it may have");
         let refused = mm.fault(&space, page(17), Access::Write);
-        assert_eq!(refused, Err(Error::NoArea(page(17))));
+        assert_eq!(refused, Err(Error::NoArea(page(17)).into()));
         space.set_stack_pages(u64::MAX);
         mm.fault(&space, page(17), Access::Write).expect("no bound");
         mm.destroy(space);
@@ -225,9 +225,9 @@ fn e3_a_page_beyond_the_end_of_its_object_is_missing() {
         };
         mm.map(&space, &object).expect("free");
         for access in [Access::Read, Access::Write] {
-            assert_eq!(mm.fault(&space, START, access), Err(Error::Missing(START)));
+            assert_eq!(mm.fault(&space, START, access), Err(Error::Missing(START).into()));
         }
-        assert_eq!(mm.populate(&space, span(0, 4)), Err(Error::Missing(START)));
+        assert_eq!(mm.populate(&space, span(0, 4)), Err(Error::Missing(START).into()));
         assert_eq!(mm.spaces().resident(&space), 0);
         mm.destroy(space);
     });

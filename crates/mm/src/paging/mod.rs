@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   page_out:  hold ─► slots ─► swap entries ─► one flush ─► to be written
-//!   swap_in:   fault on an entry ─► in memory: map the folio's run; else Error::Unread
+//!   swap_in:   fault on an entry ─► in memory: map the folio's run; else Need::Read
 //! ```
 //!
 //! **Owns** no state beside `files` and `swap`: a device is a file and its slots. **Key type**:

@@ -71,7 +71,7 @@ pub(crate) struct Demand {
 const BATCH: usize = 32;
 
 /// The reason why a folio does not leave.
-enum Stop {
+enum Obstacle {
     /// It has another user or a pin, or there are no slots.
     Stays,
     /// Parts of it may leave.
@@ -150,25 +150,25 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     }
 
     /// Takes a folio out that has slots.
-    fn leave_again(&self, cached: Cached<'_>, owner: u64) -> Result<Leaving, Stop> {
+    fn leave_again(&self, cached: Cached<'_>, owner: u64) -> Result<Leaving, Obstacle> {
         let known = cached.known();
-        let device = self.base().device_of(file_of(owner)).map_err(|_| Stop::Stays)?;
+        let device = self.base().device_of(file_of(owner)).map_err(|_| Obstacle::Stays)?;
         let busy =
             known.intersects(FolioFlags::LEAVING | FolioFlags::WRITING | FolioFlags::POISONED);
         if busy || !known.contains(FolioFlags::UPTODATE) {
-            return Err(Stop::Stays);
+            return Err(Obstacle::Stays);
         }
         cached.learn(known | FolioFlags::LEAVING);
         Ok(Leaving::new(cached.folio, device.number, page_of(owner), false))
     }
 
     /// Takes a folio out: gives it slots, and their identity.
-    fn enter_out(&self, folio: Folio) -> Result<Leaving, Stop> {
+    fn enter_out(&self, folio: Folio) -> Result<Leaving, Obstacle> {
         let (base, folios, order) = (self.base(), self.base().folios(), folio.order);
         let Some((device, slots)) = self.take_slots(order) else {
             base.count_folios(FolioEvent::SwpoutFallback, order, 1);
             let smaller = self.smaller_order(order).map(Division::Uniform);
-            return Err(smaller.map_or(Stop::Stays, Stop::Divide));
+            return Err(smaller.map_or(Obstacle::Stays, Obstacle::Divide));
         };
         let is_its = folios.identify(folio, identity(device.index.id, slots.start));
         let entered = match is_its {
@@ -183,7 +183,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             base.put(folio);
         }
         device.slots.uncache(slots);
-        Err(if entered.is_ok() { Stop::Stays } else { Stop::Starved })
+        Err(if entered.is_ok() { Obstacle::Stays } else { Obstacle::Starved })
     }
 
     /// Ends the way of a folio out: it may be written or dropped from now on.
@@ -240,11 +240,11 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                     }
                     self.push(leaving);
                 }
-                Err(Stop::Starved) => {
+                Err(Obstacle::Starved) => {
                     self.done.starved = true;
                     break found.page;
                 }
-                Err(Stop::Divide(how)) if self.divides(found.page, how) => at = found.page,
+                Err(Obstacle::Divide(how)) if self.divides(found.page, how) => at = found.page,
                 Err(_) => self.done.stay += 1,
             }
         };
@@ -286,7 +286,7 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
     }
 
     /// Begins to take a folio out. If it does not leave, the reference to it is released.
-    fn begin(&self, found: &Found) -> Result<Leaving, Stop> {
+    fn begin(&self, found: &Found) -> Result<Leaving, Obstacle> {
         let (folio, folios) = (found.folio, self.own.base.folios());
         let begun = self.may_leave(found).and_then(|()| match folios.identified(folio) {
             Some((cached, owner)) => self.paging.leave_again(cached, owner),
@@ -307,19 +307,19 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
     }
 
     /// Whether a folio may leave, and leaves whole.
-    fn may_leave(&self, found: &Found) -> Result<(), Stop> {
+    fn may_leave(&self, found: &Found) -> Result<(), Obstacle> {
         let &Found { folio, here, .. } = found;
         let counts = self.own.base.folios().counts(folio);
         let is_shared = u64::from(counts.mapped) > folio.order.pages();
         if counts.pins > 0 || self.demand.whose == Scope::Own && is_shared {
-            return Err(Stop::Stays);
+            return Err(Obstacle::Stays);
         }
         let within = self.span.covers(here) && !found.is_cut();
         if within || folio.order == Order::ZERO {
             return Ok(());
         }
         let edge = if here.start < self.span.start { self.span.start } else { self.span.end };
-        Err(Stop::Divide(Division::Around(edge, Order::ZERO)))
+        Err(Obstacle::Divide(Division::Around(edge, Order::ZERO)))
     }
 
     /// Splits the folio at `page`; returns whether it could.

@@ -58,13 +58,14 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// Removes a swap device.
     ///
     /// # Errors
-    /// [`Error::NoFile`] when no device has this file; [`Error::Busy`] as long as a slot is in use.
+    /// [`Error::NoFile`] when no device has this file; [`Error::InUse`] as long as a slot is in
+    /// use.
     pub fn swap_off(&self, id: FileId) -> Result<(), Error> {
         let device = self.base().device_of(id)?;
         device.slots.swap.set_closing(true);
         self.files().drop_clean(id, FilePages::new(0, device.index.file.pages()))?;
         if device.slots.swap.used() > 0 {
-            return Err(Error::Busy(id));
+            return Err(Error::InUse(id));
         }
         self.files().close(id)?;
         device.slots.fell(|run| self.base().free(run));

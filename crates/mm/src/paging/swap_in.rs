@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{Access, Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::Paging;
-use crate::base::{Device, Error, Keep};
+use crate::base::{Device, Error, Keep, Need, Stop};
 use crate::cache::{Bounds, Entry, FilePages, Reads, Window};
 use crate::fault::{Installed, MarkedPage};
 use crate::files::usable;
@@ -55,7 +55,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         view: &View<'_, A, H>,
         marked: &MarkedPage,
         access: Access,
-    ) -> Result<Option<Resolved>, Error> {
+    ) -> Result<Option<Resolved>, Stop> {
         let wrong = Error::Marked(marked.page, marked.payload);
         let entry = SwapEntry::of(marked.payload).ok_or(wrong)?;
         let device = &self.base().device(entry.device).ok_or(wrong)?;
@@ -84,7 +84,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     ///
     /// # Errors
     /// As for [`fault`](crate::Mm::fault), but [`Error::Denied`].
-    pub fn swap_in_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+    pub fn swap_in_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Stop> {
         let view = self.base().view(space);
         let (area, seq) = view.areas().next_at_or_after(page);
         let area = area.filter(|area| area.span.contains(page)).ok_or(Error::NoArea(page))?;
@@ -129,7 +129,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
     }
 
     /// The page is not in memory: returns the reads that it needs, unless that has changed.
-    fn lacking(&self) -> Result<(), Error> {
+    fn lacking(&self) -> Result<(), Stop> {
         let Self { paging, view, device, marked, entry, .. } = self;
         if payload_at(view, marked.page) != Some(marked.payload) {
             return Ok(());
@@ -145,7 +145,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         let end = device.index.file.pages();
         let bounds = Bounds { end, window: 0, smallest: Order::ZERO, sizes };
         let window = Window { pages: self.window(folio), ..Window::exactly(folio, &bounds) };
-        Err(Error::Unread(Reads::new(device.index.id, window, Some(entry.slot))))
+        Err(Need::Read(Reads::new(device.index.id, window, Some(entry.slot))).into())
     }
 
     /// The largest order of `sizes` whose folio around the page is whole on the device: its pages'
@@ -204,7 +204,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
 
     /// Maps the entries in the page's table that belong to a folio in memory. The space counts for
     /// the rest of the folio as well.
-    fn admit(&self, found: Found) -> Result<Admitted, Error> {
+    fn admit(&self, found: Found) -> Result<Admitted, Stop> {
         let done = self.admit_locked(found)?;
         if let Admitted::Pages(pages, entries) = done {
             let (base, order) = (self.paging.base(), found.folio.order);
@@ -218,7 +218,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
     }
 
     /// The part of it under the table's lock.
-    fn admit_locked(&self, found: Found) -> Result<Admitted, Error> {
+    fn admit_locked(&self, found: Found) -> Result<Admitted, Stop> {
         let Found { folio, slots, before } = found;
         let &MarkedPage { page, payload, ref area, seq } = self.marked;
         let (space, tables, folios) = (self.view.space, self.view.tables(), self.view.folios());

@@ -20,7 +20,7 @@ use quire_hw::{FrameRun, Hardware, Poisoned, Reuse};
 use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
-use crate::base::{Change, Errno, Error};
+use crate::base::{Change, Errno, Error, Stop};
 use crate::space::{Advice, Area, OptOut, Space, View};
 use crate::stats::Event;
 use crate::table::{Gather, Sight, Survey, Taking};
@@ -81,15 +81,15 @@ impl Collapsed {
         }
     }
 
-    pub(super) fn add(&mut self, done: Result<Block, Stop>) -> Result<(), Error> {
+    pub(super) fn add<E>(&mut self, done: Result<Block, NotMade<E>>) -> Result<(), E> {
         match done {
             Ok(Block::Made) => self.made += 1,
             Ok(Block::Already) => self.already += 1,
-            Err(Stop::Refused(why)) => {
+            Err(NotMade::Refused(why)) => {
                 self.refused += 1;
                 self.why = Some(why);
             }
-            Err(Stop::Failed(error)) => return Err(error),
+            Err(NotMade::Failed(error)) => return Err(error),
         }
         Ok(())
     }
@@ -104,22 +104,34 @@ pub(super) enum Block {
 }
 
 /// The reason why a block is as before.
-pub(super) enum Stop {
+pub(super) enum NotMade<E = Error> {
     /// It may not become one folio.
     Refused(Hindrance),
     /// There was no memory, or a page cannot be copied.
-    Failed(Error),
+    Failed(E),
 }
 
-impl From<Hindrance> for Stop {
+impl<E> From<Hindrance> for NotMade<E> {
     fn from(why: Hindrance) -> Self {
         Self::Refused(why)
     }
 }
 
-impl<E: Into<Error>> From<E> for Stop {
-    fn from(error: E) -> Self {
+impl From<Stop> for NotMade<Stop> {
+    fn from(stop: Stop) -> Self {
+        Self::Failed(stop)
+    }
+}
+
+impl<E: From<Error>> From<Error> for NotMade<E> {
+    fn from(error: Error) -> Self {
         Self::Failed(error.into())
+    }
+}
+
+impl<E: From<Poisoned>> From<Poisoned> for NotMade<E> {
+    fn from(poisoned: Poisoned) -> Self {
+        Self::Failed(poisoned.into())
     }
 }
 
@@ -156,7 +168,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         space: &Space<A>,
         block: PageSpan,
         hard: bool,
-    ) -> Result<Block, Stop> {
+    ) -> Result<Block, NotMade> {
         let order = Order::fitting(block.count()).unwrap_or_default();
         let collapse = Collapse { reclaim: self, view: self.base().view(space), block, order };
         let mut change = self.base().change(space);
@@ -202,7 +214,7 @@ struct Collapse<'a, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Collapse<'_, A, H> {
-    fn run(&self, change: &mut Change<'_, A, H>, hard: bool) -> Result<Block, Stop> {
+    fn run(&self, change: &mut Change<'_, A, H>, hard: bool) -> Result<Block, NotMade> {
         let &Self { reclaim, view, block, order } = self;
         let base = reclaim.base();
         let area = self.area()?;
@@ -219,7 +231,7 @@ impl<A: Arch, H: Hardware> Collapse<'_, A, H> {
             }
         };
         regrant(change, Prot::empty());
-        let survey = self.survey().map_err(Stop::from);
+        let survey = self.survey().map_err(NotMade::from);
         let filled = survey.and_then(|_| Ok(reclaim.fill(&run, self.pieces())?));
         let run = run.dirtied();
         if let Err(stop) = filled {

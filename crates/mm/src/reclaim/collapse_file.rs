@@ -14,8 +14,8 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
-use super::collapse::{Block, Collapsed, Hindrance, Stop, is_refused};
-use crate::base::{AllSpaces, Error, folios_within};
+use super::collapse::{Block, Collapsed, Hindrance, NotMade, is_refused};
+use crate::base::{AllSpaces, Error, Need, Stop, folios_within};
 use crate::cache::{Entry, FilePages, Reads, Store, Window, identity};
 use crate::files::{Bound, OpenFile};
 use crate::folio::{Folio, FolioFlags};
@@ -49,7 +49,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// A block of another area is [refused](Hindrance::Area) and counts as one.
     ///
     /// # Errors
-    /// [`Error::Unread`] and [`Error::Busy`] when a page must be read first; [`Error::Failed`] when
+    /// [`Need::Read`] and [`Need::Wait`] when a page must be read first; [`Error::Failed`] when
     /// that read failed; [`Error::Poisoned`], [`Error::NoMemory`], and [`Error::Invalid`] for pages
     /// that programs may not map. Blocks before the one that failed are done then; that one and
     /// those behind it have not changed, except that pages may have been read into memory, and that
@@ -59,16 +59,18 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         space: &Space<A>,
         span: PageSpan,
         spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Result<Collapsed, Error> {
+    ) -> Result<Collapsed, Stop> {
         if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
+            return Err(Error::Invalid.into());
         }
         let mut done = Collapsed::default();
         for area in self.spaces().areas(space, span) {
             match area.backing {
-                Backing::Anon | Backing::Frames { .. } => done.add(Err(Hindrance::Area.into()))?,
+                Backing::Anon | Backing::Frames { .. } => {
+                    done.add::<Stop>(Err(Hindrance::Area.into()))?
+                }
                 Backing::File { .. } if is_refused(space, &area) => {
-                    done.add(Err(Hindrance::Advice.into()))?;
+                    done.add::<Stop>(Err(Hindrance::Advice.into()))?;
                 }
                 Backing::File { id, .. } => {
                     let file = self.files().opened(id)?;
@@ -83,9 +85,11 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
 impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
     /// Makes the blocks of one area that lie in `part` folios.
-    fn area(&self, area: &Area, part: PageSpan, done: &mut Collapsed) -> Result<(), Error> {
+    fn area(&self, area: &Area, part: PageSpan, done: &mut Collapsed) -> Result<(), Stop> {
         let sizes = self.sizes_for(area);
-        let Some(unit) = unit(area, sizes) else { return done.add(Err(Hindrance::Area.into())) };
+        let Some(unit) = unit(area, sizes) else {
+            return done.add::<Stop>(Err(Hindrance::Area.into()));
+        };
         let mut at = part.start.align_up(unit.pages()).unwrap_or(part.end);
         while at < part.end {
             let left = PageSpan::new(at, part.end);
@@ -114,7 +118,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
     }
 
     /// Makes one block one folio, and maps it.
-    fn block(&self, target: Target) -> Result<Block, Stop> {
+    fn block(&self, target: Target) -> Result<Block, NotMade<Stop>> {
         let (reclaim, space) = (self.reclaim, self.space);
         let tables = reclaim.base().view(space).tables();
         if self.whole(target).is_none() {
@@ -140,18 +144,18 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
     }
 
     /// Checks that all pages of a file with a store are in memory.
-    fn bring_all(&self, pages: FilePages) -> Result<(), Error> {
+    fn bring_all(&self, pages: FilePages) -> Result<(), Stop> {
         let (file, index, mut at) = (&self.file, &self.file.index, pages.start);
         while at < pages.end && file.store() != Some(Store::Memory) {
             let (entry, here) = index.find(at);
             let Entry::Folio { folio, .. } = entry else {
                 file.take_read_error(entry, at)?;
                 let window = Window::exactly(pages, &file.bounds());
-                return Err(Error::Unread(Reads::new(index.id, window, Some(at))));
+                return Err(Need::Read(Reads::new(index.id, window, Some(at))).into());
             };
             let cached = self.reclaim.base().cached(index.id, here.start, folio);
             if cached.is_some_and(|cached| !cached.known().contains(FolioFlags::UPTODATE)) {
-                return Err(Error::Busy(index.id));
+                return Err(Need::Wait(index.id).into());
             }
             at = here.end;
         }
@@ -159,7 +163,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
     }
 
     /// Replaces all folios in a block by one.
-    fn join(&self, target: Target) -> Result<(), Stop> {
+    fn join(&self, target: Target) -> Result<(), NotMade<Stop>> {
         let (base, file) = (self.reclaim.base(), &self.file);
         let run = self.reclaim.folio_frames(target.order, true)?;
         let _reshaping = file.reshaping();
@@ -205,7 +209,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
 
     /// Fills `run` with the secluded folios of `pages`, and with zeroes where a file in memory has
     /// no folio.
-    fn copy(&self, pages: FilePages, run: &FrameRun) -> Result<(), Stop> {
+    fn copy(&self, pages: FilePages, run: &FrameRun) -> Result<(), NotMade<Stop>> {
         let there = || folios_within(&self.file.index, pages);
         let present: u64 = there().map(|(_, at)| at.count()).sum();
         if present == 0 {

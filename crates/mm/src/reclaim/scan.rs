@@ -15,8 +15,8 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, OrderSet, PageSpan, Vpn};
 
 use super::Reclaim;
-use super::collapse::{Block, Stop, blocks};
-use crate::base::{AllSpaces, Error};
+use super::collapse::{Block, NotMade, blocks};
+use crate::base::{AllSpaces, Error, Need, Stop};
 use crate::cache::Reads;
 use crate::space::{Advice, Space};
 use crate::stats::Event;
@@ -139,7 +139,7 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
             let window = PageSpan::block(start, A::block_order()).intersect(area.span);
             self.done.pages += window.count();
             if let Err(error) = self.window(space, window, sizes) {
-                self.done.starved |= matches!(error, Error::NoMemory(_));
+                self.done.starved |= matches!(error, Stop::Refuse(Error::NoMemory(_)));
             }
             at = if self.done.reads.is_some() { start } else { window.end };
         }
@@ -147,7 +147,7 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
     }
 
     /// Collapses the part of a block within its area into one folio, or into smaller ones.
-    fn window(&mut self, space: &Space<A>, window: PageSpan, sizes: OrderSet) -> Result<(), Error> {
+    fn window(&mut self, space: &Space<A>, window: PageSpan, sizes: OrderSet) -> Result<(), Stop> {
         if self.reclaim.base().view(space).tables().look(window).is_none() {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
     }
 
     /// Collapses a block if it is within the limits; returns whether it is one folio now.
-    fn block(&mut self, space: &Space<A>, block: PageSpan, order: Order) -> Result<bool, Error> {
+    fn block(&mut self, space: &Space<A>, block: PageSpan, order: Order) -> Result<bool, Stop> {
         let base = self.reclaim.base();
         // The survey is a hint, but mostly right, and then no fault has to wait.
         if base.view(space).tables().survey(block, order) == Survey::Whole {
@@ -191,8 +191,8 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
                 Ok(true)
             }
             Ok(Block::Already) => Ok(true),
-            Err(Stop::Refused(_)) => Ok(false),
-            Err(Stop::Failed(error)) => Err(error),
+            Err(NotMade::Refused(_)) => Ok(false),
+            Err(NotMade::Failed(error)) => Err(error.into()),
         }
     }
 
@@ -222,13 +222,13 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
     }
 
     /// Maps the pages of a block that are on swap devices; returns the reads that must come first.
-    fn bring_back(&self, space: &Space<A>, block: PageSpan) -> Result<Option<Reads>, Error> {
+    fn bring_back(&self, space: &Space<A>, block: PageSpan) -> Result<Option<Reads>, Stop> {
         let paging = self.reclaim.paging();
         let mut left = block;
         while let Some((pages, _)) = paging.entries(space, left).next() {
             match paging.swap_in_page(space, pages.start) {
                 Ok(()) => left = PageSpan::new(pages.start.add(1), block.end),
-                Err(Error::Unread(reads)) => return Ok(Some(reads)),
+                Err(Stop::Need(Need::Read(reads))) => return Ok(Some(reads)),
                 Err(error) => return Err(error),
             }
         }

@@ -35,7 +35,7 @@ mod tree_tests;
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing, FileId};
 pub use place::{At, MapError, Request};
-pub(crate) use section::{Need, Section};
+pub(crate) use section::{Section, SectionLack};
 pub(crate) use tree::Seq;
 pub(crate) use view::{Ever, View};
 pub use view::{GroupId, Space};

@@ -7,8 +7,8 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! A step *returns* its [`Need`]; the caller [`bring`](Section::bring)s it and repeats the step. A
-//! program sees no effect of a section that is dropped before the areas change.
+//! A step *returns* its [`SectionLack`]; the caller [`bring`](Section::bring)s it and repeats the
+//! step. A program sees no effect of a section that is dropped before the areas change.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
@@ -21,7 +21,7 @@ use crate::table::{ForkLack, Gather, Heritage, Inherit, Lack, Marks, Taking};
 
 /// A step lacks this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Need {
+pub enum SectionLack {
     /// One frame, any content, for the area tree.
     Node,
     /// One zeroed frame, for a page table.
@@ -63,13 +63,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Whether the tree has frames for `insertions` more areas.
-    pub fn stocked(&self, insertions: usize) -> Result<(), Need> {
-        if self.writer.lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
+    pub fn stocked(&self, insertions: usize) -> Result<(), SectionLack> {
+        if self.writer.lacks(insertions) > 0 { Err(SectionLack::Node) } else { Ok(()) }
     }
 
     /// Prepares a change of `span` that inserts at most `insertions` areas: from now on it cannot
     /// fail, and faults wait.
-    pub fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), Need> {
+    pub fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), SectionLack> {
         self.stocked(insertions)?;
         self.writer.hold(span);
         // Beyond the span faults continue.
@@ -83,7 +83,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         from: PageSpan,
         to: PageSpan,
         insertions: usize,
-    ) -> Result<(), Need> {
+    ) -> Result<(), SectionLack> {
         self.stocked(insertions)?;
         self.writer.hold(PageSpan::new(from.start.min(to.start), from.end.max(to.end)));
         self.isolate(from)?;
@@ -93,7 +93,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
 
     /// Splits every leaf that reaches across an end of `span`. Returns pages, of the span and
     /// beyond, that one absent entry covers.
-    fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
+    fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, SectionLack> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {
@@ -102,7 +102,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
                 continue;
             }
             let isolated = tables.isolate(page, &mut self.table, &mut self.gather);
-            let (splits, around) = isolated.map_err(|_| Need::Table)?;
+            let (splits, around) = isolated.map_err(|_| SectionLack::Table)?;
             self.splits += splits;
             vacant = around;
         }
@@ -110,10 +110,10 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Prepares the tables for a move of the leaves of `from` to `to`; faults wait from now on.
-    pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
+    pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), SectionLack> {
         let tables = self.view.tables();
         let prepared = tables.prepare_move(from, to, &mut self.table, &mut self.gather);
-        prepared.map_err(|_| Need::Table)
+        prepared.map_err(|_| SectionLack::Table)
     }
 
     /// Moves the leaves of `from` to `to`, whose tables are prepared.
@@ -123,20 +123,25 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         tables.prune(from, hole, &mut self.gather);
     }
 
-    /// Brings the frame that [`Need`] asked for. An unwanted frame comes back.
-    pub fn bring(&mut self, need: Need, run: FrameRun) -> Result<(), FrameRun> {
+    /// Brings the frame that [`SectionLack`] asked for. An unwanted frame comes back.
+    pub fn bring(&mut self, need: SectionLack, run: FrameRun) -> Result<(), FrameRun> {
         match need {
-            Need::Node => self.writer.stock(run),
-            Need::Table => self.table.replace(run).map_or(Ok(()), Err),
-            Need::Settle => Err(run),
+            SectionLack::Node => self.writer.stock(run),
+            SectionLack::Table => self.table.replace(run).map_or(Ok(()), Err),
+            SectionLack::Settle => Err(run),
         }
     }
 
     /// Maps the pages of `span`, where no area and no leaf is, to the frames from `frame` on, with
     /// the attributes `attrs`. Both move on by the part that is done.
-    pub fn map(&mut self, span: &mut PageSpan, frame: &mut Pfn, attrs: Attrs) -> Result<(), Need> {
+    pub fn map(
+        &mut self,
+        span: &mut PageSpan,
+        frame: &mut Pfn,
+        attrs: Attrs,
+    ) -> Result<(), SectionLack> {
         match self.view.tables().map(span, frame, attrs, &mut self.table) {
-            Err(Lack::Table) => Err(Need::Table),
+            Err(Lack::Table) => Err(SectionLack::Table),
             done => {
                 debug_assert!(done.is_ok(), "no leaf is where no area is");
                 Ok(())
@@ -156,8 +161,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Makes the tables for guards in `span`, which is prepared.
-    pub fn ready_to_guard(&mut self, span: PageSpan) -> Result<(), Need> {
-        self.view.tables().ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
+    pub fn ready_to_guard(&mut self, span: PageSpan) -> Result<(), SectionLack> {
+        self.view.tables().ready_to_mark(span, &mut self.table).map_err(|_| SectionLack::Table)
     }
 
     /// Puts guards into `span`, which is empty and has the tables for them.
@@ -174,13 +179,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
 
     /// Takes the pages of `span` that `what` selects out of the tables, and empty tables that lie
     /// within `hole` with them; `hole` is called only if there is an empty table. `span` becomes
-    /// the rest. [`Need::Table`] only where it was not prepared.
+    /// the rest. [`SectionLack::Table`] only where it was not prepared.
     pub fn take(
         &mut self,
         span: &mut PageSpan,
         what: Taking,
         hole: &dyn Fn() -> PageSpan,
-    ) -> Result<(), Need> {
+    ) -> Result<(), SectionLack> {
         if self.vacant.covers(*span) {
             return Ok(());
         }
@@ -197,7 +202,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         if took.straddles {
             self.isolate(*span)?;
         }
-        Err(Need::Settle)
+        Err(SectionLack::Settle)
     }
 
     /// Gives the leaves of each area in `span` its area's rights.
@@ -235,13 +240,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         span: &mut PageSpan,
         how: Inherit,
         lend_marks: &dyn Fn(Marks, u64) -> Marks,
-    ) -> Result<Option<(PageSpan, Pfn, Attrs)>, Need> {
+    ) -> Result<Option<(PageSpan, Pfn, Attrs)>, SectionLack> {
         let (spare, gather, done) = (&mut self.table, &mut self.gather, &mut self.entries);
         let mut with = Heritage { how, spare, gather, done, lend_marks };
         match self.view.tables().fork(&child.tables(), span, &mut with) {
             Ok(()) => Ok(None),
             Err(ForkLack::Copy(pages, frame, attrs)) => Ok(Some((pages, frame, attrs))),
-            Err(ForkLack::Table) => Err(Need::Table),
+            Err(ForkLack::Table) => Err(SectionLack::Table),
         }
     }
 

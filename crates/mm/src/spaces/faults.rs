@@ -5,8 +5,8 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
-use super::outcome::{Fault, Lack, Populated, Resolved, Served};
-use crate::base::Error;
+use super::outcome::{Fault, Lack, Populated, Resolved, Served, Tried};
+use crate::base::{Error, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, MarkedPage, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
@@ -28,7 +28,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         access: Access,
         resched: &mut dyn FnMut(),
         serve: &Serve<'_, A, H>,
-    ) -> Result<Populated, Error> {
+    ) -> Result<Populated, Stop> {
         if !span.is_empty() {
             Self::mappable(span)?;
         }
@@ -66,7 +66,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         page: Vpn,
         fault: &mut Fault<'_>,
         serve: &Serve<'_, A, H>,
-    ) -> Result<Resolved, Error> {
+    ) -> Result<Resolved, Stop> {
         let access = fault.access;
         self.base.groups.charge(space, 1)?;
         let view = self.base.view(space);
@@ -74,9 +74,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
             let step = match decide(&view, &self.base.policy, page, access, fault.reach) {
-                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, fault.resched),
+                Decision::Fill(plan) => {
+                    self.fill(&view, &plan, &mut taken, fault.resched).map_err(Stop::from)
+                }
                 Decision::Below(place, seq) => {
-                    self.deepen(&view, place, page, Some(seq)).map(|()| None)
+                    self.deepen(&view, place, page, Some(seq)).map(|()| None).map_err(Stop::from)
                 }
                 Decision::Touch(prot, seq) => {
                     let current = || is_still(&view, page, Some(seq));
@@ -84,14 +86,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                     self.base.count(Event::Spurious, touched.is_some().into());
                     Ok(self.noted(&view, page, touched))
                 }
-                Decision::Unshare(unshare) => self.unshare(&view, &unshare, fault.resched),
+                Decision::Unshare(unshare) => {
+                    self.unshare(&view, &unshare, fault.resched).map_err(Stop::from)
+                }
                 Decision::Marked(marked) => match unmapped(&marked) {
-                    Some(error) => Err(error),
+                    Some(error) => Err(error.into()),
                     None => serve(&view, Lack::Swap(marked), fault),
                 },
                 Decision::File(page) => serve(&view, Lack::File(page), fault),
-                Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
-                Decision::Refuse(why) => Err(refused(why, page, access)),
+                Decision::Grow(area) => {
+                    self.grow(space, area, page).map(|()| None).map_err(Stop::from)
+                }
+                Decision::Refuse(why) => Err(refused(why, page, access).into()),
             };
             match step {
                 Ok(None) => continue,
@@ -112,7 +118,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         plan: &Plan,
         taken: &mut Option<(FrameRun, Order)>,
         resched: &mut dyn FnMut(),
-    ) -> Served {
+    ) -> Tried {
         let fits = |order: Order, run: &FrameRun| {
             plan.choice.orders.contains(order)
                 && plan.start(order).add(run.count()) <= plan.wanted.end

@@ -5,7 +5,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, OrderSet, PageSpan, Vpn};
 
 use super::Spaces;
-use super::outcome::{Resolved, Served};
+use super::outcome::{Resolved, Tried};
 use crate::base::Error;
 #[cfg(feature = "files")]
 use crate::fault::BlockSource;
@@ -25,7 +25,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         resched: &mut dyn FnMut(),
-    ) -> Served {
+    ) -> Tried {
         match unshare.claim(view, self.base.policy.copy_most()) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
@@ -51,7 +51,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         unshare: &Unshare,
         source: &Source,
         resched: &mut dyn FnMut(),
-    ) -> Served {
+    ) -> Tried {
         let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out());
         let most = OrderSet::up_to(self.base.policy.copy_most());
         let allowed = (wanted | OrderSet::of(Order::ZERO)) & most;
@@ -79,7 +79,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         run: FrameRun,
         order: Order,
         resched: &mut dyn FnMut(),
-    ) -> Served {
+    ) -> Tried {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
         let (part, wanted) = (source.part(pages), unshare.page.offset_from(pages.start));

@@ -13,7 +13,7 @@ use super::{Asids, Tag};
 use crate::phys::{CpuCache, Slot};
 use crate::space::{At, Request, Space};
 use crate::stats::Counters;
-use crate::{Error, Mm, Parts};
+use crate::{Error, Mm, Parts, Stop};
 
 const CPUS: usize = 2;
 const SPACES: usize = 6;
@@ -123,7 +123,7 @@ impl<A: Arch> Bench<'_, '_, '_, A> {
 
     /// An access of the program, with its faults; `value` is stored, or what was loaded is
     /// returned.
-    fn access(&self, by: usize, page: u64, value: Option<u64>) -> Result<u64, Error> {
+    fn access(&self, by: usize, page: u64, value: Option<u64>) -> Result<u64, Stop> {
         let cpu = &self.cpus[by];
         let space = self.space(self.at[by].expect("it is in a space"));
         let addr = Self::addr(page);
@@ -163,7 +163,7 @@ impl<A: Arch> Bench<'_, '_, '_, A> {
         Ok(())
     }
 
-    fn step(&mut self, op: Op) -> Result<(), Error> {
+    fn step(&mut self, op: Op) -> Result<(), Stop> {
         match op {
             Op::Enter(cpu, space) => self.enter(cpu, space),
             Op::Leave(cpu) => self.leave(cpu),

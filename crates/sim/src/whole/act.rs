@@ -1,7 +1,7 @@
 //! Carrying out one step: the calls that change areas.
 
-use quire::Error;
 use quire::space::{AreaFlags, At, Request};
+use quire::{Error, Need, Stop};
 use quire_arch::Arch;
 use quire_script::{Action, Call, Page, Part, Shown, Step, Verb, request};
 use quire_units::PageSpan;
@@ -158,7 +158,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let expected = self.naive[process].expect(action);
         let got = self.call(process, "lock", |mm, space| action.carry_out(mm, space))?;
         if let (Err(expected), Err(error)) = (expected, got)
-            && expected == error
+            && Stop::from(expected) == error
         {
             return Ok(0);
         }
@@ -175,7 +175,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         match got {
             Ok(()) if expected.is_ok() => Ok(1),
-            Err(Error::Unread(reads)) if expected.is_ok() => self
+            Err(Stop::Need(Need::Read(reads))) if expected.is_ok() => self
                 .carry(reads)?
                 .map_or_else(|error| self.failed_so("lock", process, error), |()| Ok(2)),
             Err(error) if expected.is_ok() && self.is_true(process, error) => Ok(3),
@@ -188,10 +188,16 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     /// Judges an error that a page's state must explain.
-    pub(super) fn failed_so(&mut self, what: &str, process: usize, error: Error) -> Outcome {
-        match self.is_true(process, error) {
-            true => Ok(super::judge::code(error)),
-            false => Err(Wrong::new(Kind::Answer, format!("{what} answered {error:?}"))),
+    pub(super) fn failed_so(
+        &mut self,
+        what: &str,
+        process: usize,
+        why: impl Into<Stop>,
+    ) -> Outcome {
+        let why = why.into();
+        match self.is_true(process, why) {
+            true => Ok(super::judge::code(why)),
+            false => Err(Wrong::new(Kind::Answer, format!("{what} answered {why:?}"))),
         }
     }
 

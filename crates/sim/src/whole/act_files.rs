@@ -1,7 +1,7 @@
 //! Carrying out one step: files, the swap device, and other users of memory.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
-use quire::{Error, Held};
+use quire::{Error, Held, Need, Stop};
 use quire_arch::Arch;
 use quire_script::{Fault, Source, Step, Verb, tail};
 use quire_units::{Order, Vpn};
@@ -71,7 +71,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     self.transfer(Transfer::Write(write));
                 }
                 Ok(None) => break,
-                Err(Error::Busy(file)) => self.wait(file)?,
+                Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
                 Err(error) => return Err(Wrong::unexpected(error)),
             }
         }
@@ -168,16 +168,20 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     }
                     return Ok(Ok(held));
                 }
-                Err(Error::Unread(reads)) => match self.carry(reads)? {
+                Err(Stop::Need(Need::Read(reads))) => match self.carry(reads)? {
                     Ok(()) => {}
                     Err(error) if self.may_fail(error) => return Ok(Err(code(error))),
                     Err(error) => return Err(Wrong::unexpected(error)),
                 },
-                Err(Error::Busy(file)) => self.wait(file)?,
-                Err(Error::Invalid) if page >= self.files[file].stamps.len() as u64 => {
+                Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
+                Err(Stop::Refuse(Error::Invalid))
+                    if page >= self.files[file].stamps.len() as u64 =>
+                {
                     return Ok(Err(2));
                 }
-                Err(error @ Error::Poisoned(_)) if self.files[file].is_lost(page as u32) => {
+                Err(error @ Stop::Refuse(Error::Poisoned(_)))
+                    if self.files[file].is_lost(page as u32) =>
+                {
                     return Ok(Err(code(error)));
                 }
                 Err(error) if self.may_fail(error) => return Ok(Err(code(error))),
@@ -258,7 +262,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 self.swap = None;
                 Ok(1)
             }
-            Err(Error::Busy(_)) if excused || self.devices.has_pending() => {
+            Err(Error::InUse(_)) if excused || self.devices.has_pending() => {
                 self.mm.paging().swap_closing(id, false).map_err(Wrong::unexpected)?;
                 Ok(2)
             }
@@ -278,8 +282,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 self.call(process, "swap in", |mm, space| mm.paging().swap_in_page(space, page))?;
             let done = match got {
                 Ok(()) => Ok(()),
-                Err(Error::Unread(reads)) => self.carry(reads)?,
-                Err(Error::Busy(file)) => {
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads)?,
+                Err(Stop::Need(Need::Wait(file))) => {
                     self.wait(file)?;
                     Ok(())
                 }

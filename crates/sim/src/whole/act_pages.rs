@@ -1,7 +1,7 @@
 //! Carrying out one step: accesses, and the calls that are about what is in memory.
 
 use quire::cache::FilePages;
-use quire::{Error, Scope};
+use quire::{Error, Need, Scope, Stop};
 use quire_arch::Arch;
 use quire_script::{Fault, Step, Verb, Why, tail};
 use quire_units::{Access, Asid, Order, VirtAddr};
@@ -100,8 +100,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 Ok(done.map_or(0, |done| 1 + done.made))
             }
             Verb::Age => {
-                let got = self
-                    .call(process, "age", |mm, space| Ok(mm.spaces().clear_young(space, span)))?;
+                let got = self.call(process, "age", |mm, space| {
+                    Ok::<_, Stop>(mm.spaces().clear_young(space, span))
+                })?;
                 got.map_err(Wrong::unexpected)
             }
             Verb::PageOut => self.page_out(process, span, step.args[2] % 2 == 1),
@@ -134,13 +135,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
         for _ in 0..count + 8 {
             match self.call(process, "populate", |mm, space| mm.populate(space, span))? {
                 Ok(done) => return Ok(done.pages),
-                Err(Error::Unread(reads)) => {
+                Err(Stop::Need(Need::Read(reads))) => {
                     if let Err(error) = self.carry(reads)? {
                         return self.failed_so("populate", process, error);
                     }
                 }
-                Err(Error::Busy(file)) => self.wait(file)?,
-                Err(Error::OverLimit(group)) if self.relieve_group(process, group)? => {}
+                Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
+                Err(Stop::Refuse(Error::OverLimit(group)))
+                    if self.relieve_group(process, group)? => {}
                 Err(error) => return self.failed_so("populate", process, error),
             }
         }
@@ -192,11 +194,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 }
                 self.own_pinned(process, at, peek(self.machine.ram(), A::PAGE_SHIFT, frame).0)
             }
-            Err(Error::Unread(reads)) => match self.carry(reads)? {
+            Err(Stop::Need(Need::Read(reads))) => match self.carry(reads)? {
                 Ok(()) => Ok(2),
                 Err(error) => self.failed_so("pin", process, error),
             },
-            Err(Error::Denied(_, Access::Write, prot)) if may == Err(Why::Denied) => {
+            Err(Stop::Refuse(Error::Denied(_, Access::Write, prot))) if may == Err(Why::Denied) => {
                 Ok(u64::from(prot.bits()))
             }
             Err(error) => self.failed_so("pin", process, error),
@@ -279,7 +281,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     self.transfer(Transfer::Write(write));
                 }
                 Ok(None) => return Ok(written),
-                Err(Error::Busy(file)) => self.wait(file)?,
+                Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
                 Err(error) => return Ok(code(error)),
             }
         }

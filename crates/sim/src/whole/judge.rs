@@ -1,9 +1,9 @@
 //! Which answers are right: the words that accesses find, the errors that calls may end with, and
 //! the walkers.
 
-use quire::Error;
 use quire::check::{self, Totals};
 use quire::space::{AreaFlags, Backing};
+use quire::{Error, Need, Stop};
 use quire_arch::Arch;
 use quire_script::{Fault, Page, Source, Why};
 use quire_units::{Access, Order, Vpn};
@@ -12,8 +12,14 @@ use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
 use super::world::World;
 
-/// An error as a number, for the trace.
-pub(super) fn code(error: Error) -> u64 {
+/// The reason of a call that is not done, as a number, for the trace.
+pub(super) fn code(stop: impl Into<Stop>) -> u64 {
+    let error = match stop.into() {
+        Stop::Need(Need::Read(reads)) => return 10 << 48 | reads.pages().start,
+        Stop::Need(Need::Wait(file)) => return 11 << 48 | u64::from(file.0),
+        Stop::Need(need) => panic!("{need:?} has no number in the trace"),
+        Stop::Refuse(error) => error,
+    };
     let (number, detail) = match error {
         Error::NoMemory(order) => (1, order.index() as u64),
         Error::Invalid => (2, 0),
@@ -24,8 +30,6 @@ pub(super) fn code(error: Error) -> u64 {
         Error::Forbidden(page, _) => (7, page.get()),
         Error::Marked(page, _) => (8, page.get()),
         Error::Missing(page) => (9, page.get()),
-        Error::Unread(reads) => (10, reads.pages().start),
-        Error::Busy(file) => (11, u64::from(file.0)),
         Error::Failed(_, page) => (12, page),
         Error::NoFile => (13, 0),
         Error::Poisoned(frame) => (14, frame.get()),
@@ -45,20 +49,27 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.faulty == Fault::Alloc || order > Order::ZERO || self.mm.phys().free_frames() < few
     }
 
-    /// Whether `error` may be the answer to any call, because of faults and of what is short.
-    pub(super) fn may_fail(&mut self, error: Error) -> bool {
+    /// Whether `stop` may be the answer to any call, because of faults and of what is short.
+    pub(super) fn may_fail(&mut self, stop: impl Into<Stop>) -> bool {
+        let error = match stop.into() {
+            Stop::Need(Need::Wait(_)) => return self.devices.has_pending(),
+            Stop::Need(_) => return false,
+            Stop::Refuse(error) => error,
+        };
         match error {
             Error::NoMemory(order) => self.may_lack(order),
             Error::Failed(file, page) => self.failed.remove(&(file.0, page)),
             Error::Poisoned(frame) => self.poisons || self.has_failed(frame),
-            Error::Busy(_) => self.devices.has_pending(),
+            Error::InUse(_) => self.devices.has_pending(),
             Error::OverLimit(group) => self.may_be_over(group),
             _ => false,
         }
     }
 
-    /// Whether `error` may end faulting in a span: its evidence must be true of the page it names.
-    pub(super) fn is_true(&mut self, process: usize, error: Error) -> bool {
+    /// Whether `stop` may end faulting in a span: its evidence must be true of the page it names.
+    pub(super) fn is_true(&mut self, process: usize, stop: impl Into<Stop>) -> bool {
+        let stop = stop.into();
+        let Stop::Refuse(error) = stop else { return self.may_fail(stop) };
         let (page, expected) = match error {
             Error::NoArea(page) => (page, Why::NoArea),
             Error::Denied(page, ..) => (page, Why::Denied),
@@ -76,7 +87,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         process: usize,
         at: usize,
         access: Access,
-        got: Result<u64, Error>,
+        got: Result<u64, Stop>,
     ) -> Result<u64, Wrong> {
         let expected = self.naive[process].access(&self.files, at, access);
         let page = self.vpn(at);
@@ -95,15 +106,15 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 }
                 true
             }
-            (Err(Why::NoArea), Err(Error::NoArea(told))) => told == page,
-            (Err(Why::Missing), Err(Error::Missing(told))) => told == page,
-            (Err(Why::Guarded), Err(Error::Guarded(told))) => told == page,
-            (Err(Why::Denied), Err(Error::Denied(told, how, prot))) => {
+            (Err(Why::NoArea), Err(Stop::Refuse(Error::NoArea(told)))) => told == page,
+            (Err(Why::Missing), Err(Stop::Refuse(Error::Missing(told)))) => told == page,
+            (Err(Why::Guarded), Err(Stop::Refuse(Error::Guarded(told)))) => told == page,
+            (Err(Why::Denied), Err(Stop::Refuse(Error::Denied(told, how, prot)))) => {
                 (told, how, prot) == (page, access, self.naive[process].pages[at].prot)
             }
-            (Err(Why::Lost), Err(Error::Poisoned(_))) => true,
+            (Err(Why::Lost), Err(Stop::Refuse(Error::Poisoned(_)))) => true,
             // Of a page that is there, nothing else that failed is an excuse.
-            (Ok(_), Err(Error::Poisoned(_))) => {
+            (Ok(_), Err(Stop::Refuse(Error::Poisoned(_)))) => {
                 self.poisons || self.naive[process].may_be_lost(&self.files, at)
             }
             (_, Err(error)) => self.may_fail(error),
@@ -120,13 +131,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     /// Judges the answer of a call: it must be the expected one, or one that faults explain.
     /// Returns the value of the call; `None` if it failed.
-    pub(super) fn judge<R>(
+    pub(super) fn judge<R, E: Into<Stop>>(
         &mut self,
         what: &str,
         expected: Result<(), Error>,
-        got: Result<R, Error>,
+        got: Result<R, E>,
     ) -> Result<Option<R>, Wrong> {
-        match (expected, got) {
+        match (expected.map_err(Stop::from), got.map_err(E::into)) {
             (Ok(()), Ok(value)) => Ok(Some(value)),
             (Err(expected), Err(error)) if expected == error => Ok(None),
             (_, Err(error)) if self.may_fail(error) => Ok(None),

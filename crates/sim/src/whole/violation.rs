@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quire::Error;
+use quire::Stop;
 
 /// The check that found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +39,8 @@ impl Wrong {
         Self { kind, what: what.into() }
     }
 
-    pub(super) fn unexpected(error: Error) -> Self {
-        Self::new(Kind::Answer, format!("unexpected: {error}"))
+    pub(super) fn unexpected(why: impl Into<Stop>) -> Self {
+        Self::new(Kind::Answer, format!("unexpected: {}", why.into()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use quire::cache::{FileId, Reads, Store};
 use quire::inject::FailPlan;
 use quire::space::{GroupId, Space};
-use quire::{Error, Pinned, ScanCursor};
+use quire::{Error, Need, Pinned, ScanCursor, Stop};
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
 use quire_machine::{Cpu, Machine, Operation, Race, Raced};
@@ -272,22 +272,36 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     }
 
     /// A call that changes a process, as one operation.
-    pub(super) fn call<R>(
+    pub(super) fn call<R, E>(
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
-    ) -> Result<Result<R, Error>, Wrong> {
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, E>,
+    ) -> Result<Result<R, E>, Wrong> {
         self.operate(process, self.machine.operation(name), work)
     }
 
-    /// The same for calls that clear dirty bits on purpose.
-    pub(super) fn cleaning_call<R>(
+    /// The same where no page is on a device, so that the call needs nothing.
+    pub(super) fn exact_call<R>(
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Stop>,
     ) -> Result<Result<R, Error>, Wrong> {
+        match self.call(process, name, work)? {
+            Ok(done) => Ok(Ok(done)),
+            Err(Stop::Refuse(error)) => Ok(Err(error)),
+            Err(Stop::Need(need)) => Err(Wrong::unexpected(need)),
+        }
+    }
+
+    /// The same for calls that clear dirty bits on purpose.
+    pub(super) fn cleaning_call<R, E>(
+        &mut self,
+        process: usize,
+        name: &'static str,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, E>,
+    ) -> Result<Result<R, E>, Wrong> {
         self.operate(process, self.machine.operation(name).cleans(), work)
     }
 
@@ -300,12 +314,12 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         }
     }
 
-    pub(super) fn operate<R>(
+    pub(super) fn operate<R, E>(
         &mut self,
         process: usize,
         operation: Operation<'m, 'r>,
-        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
-    ) -> Result<Result<R, Error>, Wrong> {
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, E>,
+    ) -> Result<Result<R, E>, Wrong> {
         let done = work(self.mm, self.space(process)?);
         drop(operation);
         self.settle_races()?;
@@ -319,7 +333,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         at: usize,
         access: Access,
         store: u64,
-    ) -> Result<Result<u64, Error>, Wrong> {
+    ) -> Result<Result<u64, Stop>, Wrong> {
         self.run_in(process)?;
         let (addr, page) = (self.addr(at), self.vpn(at));
         let mut relieved = false;
@@ -334,14 +348,15 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             }
             match self.call(process, "fault", |mm, space| mm.fault(space, page, access))? {
                 Ok(_) => {}
-                Err(Error::Unread(reads)) => {
+                Err(Stop::Need(Need::Read(reads))) => {
                     if let Err(error) = self.carry(reads)? {
                         return Ok(Err(error));
                     }
                 }
-                Err(Error::Busy(file)) => self.wait(file)?,
-                Err(Error::OverLimit(group)) if self.relieve_group(process, group)? => {}
-                Err(Error::NoMemory(_)) if !relieved && self.may_relieve() => {
+                Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
+                Err(Stop::Refuse(Error::OverLimit(group)))
+                    if self.relieve_group(process, group)? => {}
+                Err(Stop::Refuse(Error::NoMemory(_))) if !relieved && self.may_relieve() => {
                     relieved = true;
                     self.relieve()?;
                 }
@@ -352,14 +367,14 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     }
 
     /// Carries out a plan to read. A slow transfer is only begun: the answer is that it is busy.
-    pub(super) fn carry(&mut self, mut reads: Reads) -> Result<Result<(), Error>, Wrong> {
+    pub(super) fn carry(&mut self, mut reads: Reads) -> Result<Result<(), Stop>, Wrong> {
         let mut slow = false;
         loop {
             match self.mm.files().next_read(&mut reads) {
                 Ok(Some(read)) => slow |= !self.transfer(Transfer::Read(read)),
-                Ok(None) if slow => return Ok(Err(Error::Busy(reads.file()))),
+                Ok(None) if slow => return Ok(Err(Stop::Need(Need::Wait(reads.file())))),
                 Ok(None) => return Ok(Ok(())),
-                Err(error) => return Ok(Err(error)),
+                Err(error) => return Ok(Err(error.into())),
             }
         }
     }

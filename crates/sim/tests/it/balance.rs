@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use quire::Error;
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::check;
 use quire::space::{At, Request, Space};
 use quire::stats::Event;
+use quire::{Need, Stop};
 use quire_arch::{Arch, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
@@ -61,7 +61,7 @@ impl Scene<'_, '_, '_> {
             self.ease();
             let _operation = self.cpu.operation("fault");
             match self.mm.fault(&self.space, START.add(page), access) {
-                Err(Error::Unread(reads)) => {
+                Err(Stop::Need(Need::Read(reads))) => {
                     // Without memory to read into, the fault asks again.
                     let _ = self.disk.serve(self.mm, reads);
                     Ok(())
@@ -92,7 +92,7 @@ impl Scene<'_, '_, '_> {
                     self.mm.files().release(held);
                     return cached;
                 }
-                Err(Error::Unread(reads)) => {
+                Err(Stop::Need(Need::Read(reads))) => {
                     cached = false;
                     self.ease();
                     let _ = self.disk.serve(self.mm, reads);

@@ -5,7 +5,7 @@ use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::space::{At, Backing, Request, Space};
 use quire::stats::Event;
 use quire::table::{Divided, Division};
-use quire::{Error, Move, Scope};
+use quire::{Move, Need, Scope, Stop};
 use quire_arch::{Arch, Arm4k, Sv39};
 use quire_machine::{Config, Cpu, Rule};
 use quire_sim::disk::{Disk, word};
@@ -64,7 +64,7 @@ fn access<A: Arch>(
         let _op = cpu.operation("fault");
         match mm.fault(space, page, trap.access) {
             Ok(_) => {}
-            Err(Error::Unread(reads)) => disk.serve(mm, reads).unwrap(),
+            Err(Stop::Need(Need::Read(reads))) => disk.serve(mm, reads).unwrap(),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -241,7 +241,7 @@ fn read_of_a_file<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     // As data first: read, but not published.
     let backing = Backing::File { id: file, page: 0 };
     let data = space(mm, cpu, (2, Prot::READ, backing));
-    while let Err(Error::Unread(reads)) = mm.fault(&data, page::<A>(3), Access::Read) {
+    while let Err(Stop::Need(Need::Read(reads))) = mm.fault(&data, page::<A>(3), Access::Read) {
         disk.serve(mm, reads).unwrap();
     }
     assert_eq!(published(mm), 0, "{}", A::NAME);
@@ -272,7 +272,7 @@ fn collapse_of_a_file<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let done = loop {
         let _op = cpu.operation("collapse");
         match mm.reclaim().collapse_file(&own, span::<A>(0, PAGES), &spaces[..]) {
-            Err(Error::Unread(reads)) => disk.serve(mm, reads).unwrap(),
+            Err(Stop::Need(Need::Read(reads))) => disk.serve(mm, reads).unwrap(),
             done => break done.unwrap(),
         }
     };

@@ -5,7 +5,7 @@ use quire::fault::SizePolicy;
 use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire::stats::Event::{CollapseAlloc, CollapseFailed};
-use quire::{Collapsed, Errno, Error, Hindrance};
+use quire::{Collapsed, Errno, Error, Hindrance, Need, Stop};
 use quire_arch::{Arch, Arm4k, Arm16k, Level, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -57,11 +57,11 @@ fn collapse<A: Arch>(
     cpu: &Cpu<'_, '_>,
     (spaces, pages): (&[&Space<A>], u64),
     disk: &Disk,
-) -> Result<Collapsed, Error> {
+) -> Result<Collapsed, Stop> {
     loop {
         let _op = cpu.operation("collapse");
         match mm.reclaim().collapse_file(spaces[0], span::<A>(0, pages), spaces) {
-            Err(Error::Unread(reads)) => disk.serve(mm, reads)?,
+            Err(Stop::Need(Need::Read(reads))) => disk.serve(mm, reads)?,
             done => return done,
         }
     }
@@ -137,7 +137,7 @@ fn b4_code_becomes_the_largest_folios_that_fit_and_dirty_pages_stay_dirty() {
             let wanted = FilePages::new(40, 41);
             match mm.files().read(file, wanted, &mut Readahead::default(), Pattern::Random) {
                 Ok((held, _)) => break held,
-                Err(Error::Unread(reads)) => disk.serve(mm, reads).unwrap(),
+                Err(Stop::Need(Need::Read(reads))) => disk.serve(mm, reads).unwrap(),
                 Err(error) => panic!("{error}"),
             }
         };
@@ -252,13 +252,16 @@ fn b4_a_collapse_of_a_file_that_fails_loses_nothing() {
         let bad = leaves(mm, &space)[3].frame;
         assert!(mm.hardware().set_poisoned(bad, true));
         let cached = mm.files().get(file).unwrap().cached();
-        assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Err(Error::Poisoned(bad)));
+        assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Err(Error::Poisoned(bad).into()));
         assert_eq!(mm.files().get(file).unwrap().cached(), cached);
         mm.hardware().set_poisoned(bad, false);
         intact();
         let meter = Meter::new(mm);
         mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
-        assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Err(Error::NoMemory(order)));
+        assert_eq!(
+            collapse(mm, cpu, (&[&space], pages), &disk),
+            Err(Error::NoMemory(order).into())
+        );
         assert_eq!(meter.event(CollapseFailed), 1);
         intact();
         // Only the folio itself is needed: a table that is missing now is made at the next touch.

@@ -6,7 +6,7 @@ use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
 use quire::stats::Event;
 use quire::table::{Divided, Division};
-use quire::{Error, Move, PagedOut, Scope};
+use quire::{Error, Move, Need, PagedOut, Scope, Stop};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Machine};
 use quire_sim::disk::Disk;
@@ -70,7 +70,7 @@ fn fetch<A: Arch>(
     let cpu = machine.cpu(0);
     cpu.switch(space.root(), space.asid());
     let resolve = |access| match mm.fault(space, BASE.add(page), access) {
-        Err(Error::Unread(reads)) => disk.serve(mm, reads),
+        Err(Stop::Need(Need::Read(reads))) => disk.serve(mm, reads),
         done => done.map(drop),
     };
     touch(&cpu, addr::<A>(page), None, resolve).unwrap()
@@ -259,11 +259,11 @@ fn d5_a_slot_that_cannot_be_read_fails_for_its_page_alone() {
         reads(machine, mm, space, &disk, 22..64);
         let wrong = loop {
             match mm.fault(space, BASE.add(21), Access::Read) {
-                Err(Error::Unread(reads)) => disk.serve(mm, reads).unwrap(),
+                Err(Stop::Need(Need::Read(reads))) => disk.serve(mm, reads).unwrap(),
                 done => break done.unwrap_err(),
             }
         };
-        assert_eq!(wrong, Error::Failed(id, 21));
+        assert_eq!(wrong, Stop::Refuse(Error::Failed(id, 21)));
         disk.set_bad(id.0, 21, false);
         reads(machine, mm, space, &disk, 0..64);
     });

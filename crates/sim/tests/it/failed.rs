@@ -3,7 +3,7 @@
 use quire::cache::{FilePages, Store};
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire::table::Sight;
-use quire::{Errno, Error, Loss, Scope};
+use quire::{Errno, Error, Loss, Need, Scope, Stop};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::Config;
 use quire_sim::program::Program;
@@ -46,7 +46,7 @@ fn loses_one<A: Arch>(config: Config, order: u8, shared: bool) {
                 assert_eq!(program.read(page::<A>(at)), Ok(at + 1), "{} {at}", A::NAME);
             }
             let fault = mm.fault(of, page::<A>(3), Access::Read);
-            assert_eq!(fault, Err(Error::Poisoned(bad)));
+            assert_eq!(fault, Err(Error::Poisoned(bad).into()));
             assert_eq!(fault.unwrap_err().errno(), Errno::EHWPOISON);
         }
         assert_eq!(mm.memory_failed(bad, &all[..]), Ok(Loss::Elsewhere), "no space maps it now");
@@ -104,7 +104,8 @@ fn d4_failed_memory_is_not_paged_out() {
 
 /// Reads what a file with a disk of zeroes holds at a page, as a program's embedder does.
 fn bring<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &quire::space::Space<A>, at: u64) {
-    while let Err(Error::Unread(mut reads)) = mm.fault(space, page::<A>(at), Access::Write) {
+    while let Err(Stop::Need(Need::Read(mut reads))) = mm.fault(space, page::<A>(at), Access::Write)
+    {
         while let Ok(Some(read)) = mm.files().next_read(&mut reads) {
             mm.files().read_done(read, Ok(()));
         }
@@ -136,7 +137,10 @@ fn d4_a_copy_of_a_page_stays_when_the_files_own_fails() {
         program.write(page::<X86_64>(16), 8).unwrap();
         let bad = frame_at(mm, &space, 24);
         assert_eq!(mm.memory_failed(bad, &[&space][..]), Ok(Loss::Content));
-        assert_eq!(mm.fault(&space, page::<X86_64>(24), Access::Read), Err(Error::Poisoned(bad)));
+        assert_eq!(
+            mm.fault(&space, page::<X86_64>(24), Access::Read),
+            Err(Error::Poisoned(bad).into())
+        );
         assert_eq!(program.read(page::<X86_64>(16)), Ok(8), "it has memory of its own");
         // A second report changes nothing: one reference is dropped when the frame is mended.
         assert_eq!(mm.memory_failed(bad, &[&space][..]), Ok(Loss::Content));
@@ -165,7 +169,7 @@ fn d4_lost_pages_are_not_written_to_the_disk() {
         bring(mm, &space, 16 + 4);
         assert_eq!(
             mm.fault(&space, page::<X86_64>(26), Access::Read),
-            Err(Error::Poisoned(bad[1]))
+            Err(Error::Poisoned(bad[1]).into())
         );
         cpu.leave();
         mm.destroy(space);

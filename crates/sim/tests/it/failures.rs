@@ -5,7 +5,7 @@ use quire::check;
 use quire::fault::{Cause, SizePolicy};
 use quire::inject::{FailPlan, Fragment, fragment};
 use quire::space::{Advice, Area, AreaFlags, At, Request, Space};
-use quire::{Error, Mm};
+use quire::{Error, Mm, Stop};
 use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64, X86_64La57};
 use quire_machine::{Config, Machine};
 use quire_sim::system::{self, HostedMm};
@@ -39,7 +39,7 @@ enum Keeps {
     AllButRights,
 }
 
-type Call<A> = fn(&HostedMm<'_, '_, A>, &Space<A>) -> Result<(), Error>;
+type Call<A> = fn(&HostedMm<'_, '_, A>, &Space<A>) -> Result<(), Stop>;
 
 /// A call in a situation.
 struct Scene<A: Arch> {
@@ -149,7 +149,7 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, shared: bool, plan: FailPlan)
         walk(machine, mm, &spaces);
         match result {
             Ok(()) => {}
-            Err(Error::NoMemory(_)) if struck => {
+            Err(Stop::Refuse(Error::NoMemory(_))) if struck => {
                 let after = state(mm, &space);
                 let name = scene.name;
                 assert!(before.allows(&after, scene.keeps), "{name}: {plan:?} left {after:?}");
@@ -184,14 +184,14 @@ fn each_failure<A: Arch>(config: Config, scene: &Scene<A>, shared: bool) {
     assert!(allocations >= least, "{}: {allocations} allocations, not {least}", scene.name);
 }
 
-fn map_all<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+fn map_all<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Stop> {
     let block = A::block_order().pages();
     let request = Request::anon(2 * block).at(At::Fixed(at::<A>(0))).flags(AreaFlags::HUGE);
-    mm.map(space, &request).map(|_| ())
+    Ok(mm.map(space, &request).map(|_| ())?)
 }
 
 /// One area of two blocks, each mapped by one large leaf.
-fn two_blocks<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+fn two_blocks<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Stop> {
     map_all(mm, space)?;
     let block = A::block_order().pages();
     mm.populate(space, span::<A>(0, 2 * block))?;
@@ -203,7 +203,7 @@ fn two_blocks<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(),
 
 /// One area more than a node of the tree holds, so that the tree has just grown and has used up
 /// its spare nodes; and pages in some.
-fn grown_tree<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+fn grown_tree<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Stop> {
     for number in 0..128 {
         let prot = if number % 2 == 0 { Prot::RW } else { Prot::READ };
         let request = Request::anon(2).prot(prot).at(At::Fixed(at::<A>(2 * number)));
@@ -212,7 +212,7 @@ fn grown_tree<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(),
     mm.populate(space, span::<A>(0, 30)).map(|_| ())
 }
 
-fn nothing<A: Arch>(_: &HostedMm<'_, '_, A>, _: &Space<A>) -> Result<(), Error> {
+fn nothing<A: Arch>(_: &HostedMm<'_, '_, A>, _: &Space<A>) -> Result<(), Stop> {
     Ok(())
 }
 
@@ -230,17 +230,17 @@ fn more_scenes<A: Arch>() -> Vec<Scene<A>> {
             keeps: Everything, least: 2,
             call: |mm, s| {
                 let (set, clear) = (AreaFlags::RANDOM, AreaFlags::DONTDUMP);
-                mm.spaces().set_flags(s, middle::<A>(), set, clear)
+                Ok(mm.spaces().set_flags(s, middle::<A>(), set, clear)?)
             } },
         Scene { name: "pin for reading", prepare: |mm, s| {
-                mm.map(s, &Request::anon(9).at(At::Fixed(at::<A>(0)))).map(|_| ())
+                Ok(mm.map(s, &Request::anon(9).at(At::Fixed(at::<A>(0)))).map(|_| ())?)
             }, keeps: Everything, least: levels,
             call: |mm, s| mm.pin_read(s, at::<A>(3)).map(|pinned| mm.unpin(pinned)) },
         Scene { name: "collapse", prepare: |mm, s| {
                 map_all(mm, s)?;
                 mm.advise(s, span::<A>(0, A::block_order().pages()), Advice::None)?;
-                mm.populate(s, span::<A>(3, 40))
-                    .and_then(|_| mm.protect(s, span::<A>(0, A::block_order().pages()), Prot::READ))
+                mm.populate(s, span::<A>(3, 40))?;
+                Ok(mm.protect(s, span::<A>(0, A::block_order().pages()), Prot::READ)?)
             }, keeps: Everything, least: 1,
             call: |mm, s| {
                 let block = span::<A>(0, A::block_order().pages());
@@ -258,41 +258,44 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
     vec![
         Scene { name: "first map", prepare: nothing, keeps: Everything, least: 1, call: map_all },
         Scene { name: "map in a grown tree", prepare: grown_tree, keeps: Everything, least: 1,
-            call: |mm, s| mm.map(s, &Request::anon(1).at(At::Fixed(at::<A>(400)))).map(|_| ()) },
+            call: |mm, s| {
+                Ok(mm.map(s, &Request::anon(1).at(At::Fixed(at::<A>(400)))).map(|_| ())?)
+            } },
         Scene { name: "map over two large leaves", prepare: two_blocks, keeps: Everything, least: 2,
             call: |mm, s| {
                 let span = middle::<A>();
-                mm.map(s, &Request::anon(span.count()).at(At::Fixed(span.start))).map(|_| ())
+                Ok(mm.map(s, &Request::anon(span.count()).at(At::Fixed(span.start))).map(|_| ())?)
             } },
         Scene { name: "map locked", prepare: nothing, keeps: Everything, least: levels,
-            call: |mm, s| mm.map(s, &Request::anon(20).flags(AreaFlags::LOCKED)).map(|_| ()) },
+            call: |mm, s| Ok(mm.map(s, &Request::anon(20).flags(AreaFlags::LOCKED)).map(|_| ())?) },
         Scene { name: "unmap in the midst of two large leaves", prepare: two_blocks,
-            keeps: Everything, least: 2, call: |mm, s| mm.unmap(s, middle::<A>()) },
+            keeps: Everything, least: 2, call: |mm, s| Ok(mm.unmap(s, middle::<A>())?) },
         Scene { name: "unmap inside one large leaf", prepare: two_blocks, keeps: Everything,
-            least: 1, call: |mm, s| mm.unmap(s, span::<A>(3, 5)) },
+            least: 1, call: |mm, s| Ok(mm.unmap(s, span::<A>(3, 5))?) },
         Scene { name: "unmap in a grown tree", prepare: grown_tree, keeps: Everything, least: 1,
-            call: |mm, s| mm.unmap(s, span::<A>(1, 8)) },
+            call: |mm, s| Ok(mm.unmap(s, span::<A>(1, 8))?) },
         Scene { name: "protect in the midst of two large leaves", prepare: two_blocks,
             keeps: Everything, least: 2,
-            call: |mm, s| mm.protect(s, middle::<A>(), Prot::READ) },
+            call: |mm, s| Ok(mm.protect(s, middle::<A>(), Prot::READ)?) },
         Scene { name: "protect in a grown tree", prepare: grown_tree, keeps: Everything,
-            least: 1, call: |mm, s| mm.protect(s, span::<A>(1, 2), Prot::READ) },
+            least: 1, call: |mm, s| Ok(mm.protect(s, span::<A>(1, 2), Prot::READ)?) },
         Scene { name: "advise in the midst of two large leaves", prepare: two_blocks,
             keeps: Everything, least: 2,
-            call: |mm, s| mm.advise(s, middle::<A>(), Advice::NoHuge) },
+            call: |mm, s| Ok(mm.advise(s, middle::<A>(), Advice::NoHuge)?) },
         Scene { name: "unlock in a large leaf", prepare: |mm, s| {
                 two_blocks(mm, s)?;
                 mm.mlock(s, span::<A>(0, 2 * A::block_order().pages()))
-            }, keeps: Everything, least: 1, call: |mm, s| mm.spaces().munlock(s, span::<A>(3, 5)) },
+            }, keeps: Everything, least: 1,
+            call: |mm, s| Ok(mm.spaces().munlock(s, span::<A>(3, 5))?) },
         Scene { name: "lock", prepare: |mm, s| {
                 map_all(mm, s)?;
                 mm.fault(s, at::<A>(5), Access::Read).map(|_| ())
             }, keeps: Pages, least: 2,
             call: |mm, s| mm.mlock(s, span::<A>(3, A::block_order().pages() + 5)) },
         Scene { name: "discard in the midst of two large leaves", prepare: two_blocks,
-            keeps: Areas, least: 2, call: |mm, s| mm.discard(s, middle::<A>()) },
+            keeps: Areas, least: 2, call: |mm, s| Ok(mm.discard(s, middle::<A>())?) },
         Scene { name: "fault without tables", prepare: |mm, s| {
-                mm.map(s, &Request::anon(9).at(At::Fixed(at::<A>(0)))).map(|_| ())
+                Ok(mm.map(s, &Request::anon(9).at(At::Fixed(at::<A>(0)))).map(|_| ())?)
             }, keeps: Everything, least: levels,
             call: |mm, s| mm.fault(s, at::<A>(3), Access::Write).map(|_| ()) },
         Scene { name: "fault for a large folio", prepare: map_all, keeps: Everything,
@@ -300,16 +303,16 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
         Scene { name: "populate", prepare: map_all, keeps: AreasAndPages, least: levels,
             call: |mm, s| mm.populate(s, span::<A>(3, A::block_order().pages() + 5)).map(|_| ()) },
         Scene { name: "populate a few pages", prepare: |mm, s| {
-                mm.map(s, &Request::anon(40).at(At::Fixed(at::<A>(1)))).map(|_| ())
+                Ok(mm.map(s, &Request::anon(40).at(At::Fixed(at::<A>(1)))).map(|_| ())?)
             }, keeps: AreasAndPages, least: levels,
             call: |mm, s| mm.populate(s, span::<A>(2, 39)).map(|_| ()) },
         Scene { name: "a second space", prepare: two_blocks, keeps: Everything, least: 1,
-            call: |mm, s| mm.space(Asid(2), s.window()).map(|second| mm.destroy(second)) },
+            call: |mm, s| Ok(mm.space(Asid(2), s.window()).map(|second| mm.destroy(second))?) },
     ]
 }
 
 /// Folios of 16 pages, on both sides of a boundary of tables.
-fn small_folios<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+fn small_folios<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Stop> {
     mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
     let block = A::block_order().pages();
     let request = Request::anon(2 * block).at(At::Fixed(at::<A>(0)));
@@ -317,15 +320,15 @@ fn small_folios<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(
     mm.populate(space, span::<A>(block - 40, block + 40)).map(|_| ())
 }
 
-fn fork_and_end<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
-    mm.fork(space, Asid(7)).map(|child| mm.destroy(child))
+fn fork_and_end<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Stop> {
+    Ok(mm.fork(space, Asid(7)).map(|child| mm.destroy(child))?)
 }
 
-fn pin_and_unpin<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+fn pin_and_unpin<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Stop> {
     mm.pin(space, middle::<A>().start, Access::Write).map(|pinned| mm.unpin(pinned))
 }
 
-fn write<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+fn write<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Stop> {
     mm.fault(space, at::<A>(A::block_order().pages() - 5), Access::Write).map(|_| ())
 }
 
@@ -363,7 +366,7 @@ fn fork_scenes<A: Arch>() -> Vec<(Scene<A>, bool)> {
         (Scene { name: "pin of a shared page", prepare: two_blocks, keeps: Everything,
             least: 1, call: pin_and_unpin }, true),
         (Scene { name: "unmap inside a shared large leaf", prepare: two_blocks, keeps: Everything,
-            least: 1, call: |mm, s| mm.unmap(s, span::<A>(3, 5)) }, true),
+            least: 1, call: |mm, s| Ok(mm.unmap(s, span::<A>(3, 5))?) }, true),
     ]
 }
 
@@ -419,7 +422,7 @@ fn e3_a_stack_without_memory_has_grown_and_maps_nothing() {
             if result.is_ok() {
                 break;
             }
-            assert_eq!(result, Err(Error::NoMemory(Order::ZERO)));
+            assert_eq!(result, Err(Error::NoMemory(Order::ZERO).into()));
             assert_eq!(mm.resident(&space), 0);
         }
         assert_eq!(mm.resident(&space), 1);

@@ -3,7 +3,7 @@
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
 use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
-use quire::{Error, Move, Resolved};
+use quire::{Error, Move, Need, Resolved, Stop};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -38,16 +38,16 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.mm.map(&self.space, &request).unwrap()
     }
 
-    fn carry(&self, reads: Reads) -> Result<(), Error> {
+    fn carry(&self, reads: Reads) -> Result<(), Stop> {
         self.disk.serve(self.mm, reads)
     }
 
     /// Faults until the page is there; what the last fault mapped.
-    fn fault(&self, at: Vpn, access: Access) -> Result<Resolved, Error> {
+    fn fault(&self, at: Vpn, access: Access) -> Result<Resolved, Stop> {
         loop {
             let _operation = self.cpu.operation("fault");
             match self.mm.fault(&self.space, at, access) {
-                Err(Error::Unread(reads)) => self.carry(reads)?,
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads)?,
                 done => return done,
             }
         }
@@ -209,7 +209,7 @@ fn b3_large_folios_come_back_after_a_stray_page_and_after_a_failed_allocation() 
         scene.mm.files().policy().set_exec_tiers(&[Order::new(4)]).unwrap();
         let mut reader = Readahead::default();
         let wanted = FilePages::new(105, 106);
-        let Err(Error::Unread(reads)) =
+        let Err(Stop::Need(Need::Read(reads))) =
             scene.mm.files().read(file, wanted, &mut reader, Pattern::Random)
         else {
             panic!("not in memory yet");
@@ -244,7 +244,7 @@ fn b3_a_page_that_cannot_be_read_fails_alone_and_once_for_each_attempt() {
         }
         for _ in 0..3 {
             let failed = scene.fault(START.add(21), Access::Read);
-            assert_eq!(failed, Err(Error::Failed(file, 21)));
+            assert_eq!(failed, Err(Error::Failed(file, 21).into()));
         }
         scene.disk.set_bad(file.0, 21, false);
         let _ = scene.fault(START.add(21), Access::Read);
@@ -281,7 +281,7 @@ fn b1_a_late_read_of_a_file_that_was_closed_or_cut_is_dropped() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let file = scene.file(Store::ReadOnly, 64);
         scene.show(file, 0, 64, Prot::READ, AreaFlags::empty());
-        let Err(Error::Unread(mut reads)) =
+        let Err(Stop::Need(Need::Read(mut reads))) =
             scene.mm.fault(&scene.space, START.add(9), Access::Read)
         else {
             panic!("not in memory yet");
@@ -289,7 +289,7 @@ fn b1_a_late_read_of_a_file_that_was_closed_or_cut_is_dropped() {
         let read = scene.mm.files().next_read(&mut reads).unwrap().expect("a page to read");
         let page = START.add(read.pages().start);
         let busy = scene.mm.fault(&scene.space, page, Access::Read);
-        assert_eq!(busy, Err(Error::Busy(file)), "it is being read");
+        assert_eq!(busy, Err(Stop::Need(Need::Wait(file))), "it is being read");
         scene.mm.files().truncate(file, 0, &[&scene.space][..]).unwrap();
         assert_eq!(
             scene.mm.files().next_read(&mut reads).unwrap().map(drop),
@@ -298,7 +298,7 @@ fn b1_a_late_read_of_a_file_that_was_closed_or_cut_is_dropped() {
         );
         scene.mm.files().read_done(read, Ok(()));
         let missing = scene.mm.fault(&scene.space, page, Access::Read);
-        assert_eq!(missing, Err(Error::Missing(page)));
+        assert_eq!(missing, Err(Error::Missing(page).into()));
         assert_eq!(scene.mm.files().get(file).unwrap().cached(), 0);
     });
 }
@@ -319,7 +319,7 @@ fn b1_a_block_of_a_file_is_mapped_by_one_entry_where_it_fits() {
         for page in [3, 5, 700, 2000] {
             let (wanted, mut reader) = (FilePages::new(page, page + 1), Readahead::default());
             let page = scene.mm.files().read(small, wanted, &mut reader, Pattern::Random);
-            let Err(Error::Unread(reads)) = page else { panic!("not in memory yet") };
+            let Err(Stop::Need(Need::Read(reads))) = page else { panic!("not in memory yet") };
             scene.carry(reads).unwrap();
         }
         let in_small = |order| scene.mm.files().cached_from(small, Order::new(order));

@@ -9,7 +9,7 @@ use quire::fault::{Cause, SizePolicy};
 use quire::inject::Folios;
 use quire::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use quire::table::Sight;
-use quire::{Error, Holdings, Resolved};
+use quire::{Error, Holdings, Need, Resolved, Stop};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
 use quire_sim::disk::{Disk, word};
@@ -60,12 +60,12 @@ impl Device {
         loop {
             match mm.fault(at, page, Access::Write) {
                 Ok(resolved) => return resolved,
-                Err(Error::OverLimit(group)) => {
+                Err(Stop::Refuse(Error::OverLimit(group))) => {
                     mm.reclaim().relieve(group, all).unwrap();
                     self.disk.write_back(mm, self.swap, all).unwrap();
                 }
                 // Without memory to read into, the fault asks again.
-                Err(Error::Unread(reads)) => drop(self.disk.serve(mm, reads)),
+                Err(Stop::Need(Need::Read(reads))) => drop(self.disk.serve(mm, reads)),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -167,10 +167,12 @@ fn d6_a_fault_over_the_limit_names_the_group_and_other_groups_go_on() {
             loop {
                 match mm.fault(space, BASE.add(page), Access::Write) {
                     Ok(_) => page += 1,
-                    Err(Error::OverLimit(group)) => match mm.reclaim().relieve(group, &all[..]) {
-                        Ok(relieved) => assert!(relieved.room > 0),
-                        Err(error) => return (page, error),
-                    },
+                    Err(Stop::Refuse(Error::OverLimit(group))) => {
+                        match mm.reclaim().relieve(group, &all[..]) {
+                            Ok(relieved) => assert!(relieved.room > 0),
+                            Err(error) => return (page, error),
+                        }
+                    }
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -203,7 +205,7 @@ fn d6_shared_pages_count_by_shares() {
         let children: Vec<_> = (2..5)
             .map(|asid| {
                 if asid == 2 {
-                    while let Err(Error::OverLimit(id)) =
+                    while let Err(Stop::Refuse(Error::OverLimit(id))) =
                         mm.populate(&parent, PageSpan::new(BASE, BASE.add(64)))
                     {
                         mm.reclaim().relieve(id, &[&parent][..]).unwrap();
@@ -262,7 +264,7 @@ fn d6_holdings_of_a_group_are_told_by_kinds_and_paged_out_on_request() {
         mm.groups().set_limit(group, 1).unwrap();
         let page = BASE.add(200);
         mm.map(&one, &Request { prot: Prot::RW, ..Request::anon(2) }.at(At::Fixed(page))).unwrap();
-        let over = Err(Error::OverLimit(group));
+        let over = Err(Error::OverLimit(group).into());
         assert_eq!(mm.fault(&one, page, Access::Write), over);
         mm.groups().lend(group, 1);
         assert!(mm.fault(&one, page, Access::Write).is_ok());
@@ -351,7 +353,7 @@ fn d6_fault_around_takes_no_more_than_the_limit_leaves() {
         mm.reclaim().relieve(group, &[&one, &other][..]).unwrap();
         let mut pages = (0..512).step_by(16).map(|at| start.add(at));
         let full = pages.find(|&page| mm.fault(&one, page, Access::Write).is_err()).unwrap();
-        assert_eq!(mm.fault(&one, full, Access::Write), Err(Error::OverLimit(group)));
+        assert_eq!(mm.fault(&one, full, Access::Write), Err(Error::OverLimit(group).into()));
         let mapped = mm.resident(&one);
         assert!((LIMIT / 2..=LIMIT + 1).contains(&mapped), "{mapped} pages of {LIMIT}");
         mm.destroy(one);

@@ -67,7 +67,7 @@ fn d4_guards_are_one_entry_for_a_block_where_there_is_no_table() {
         assert_eq!(since.counts().flushes, 0, "nothing was mapped");
         for at in [1, 700, 4094] {
             let fault = mm.fault(&space, page::<X86_64>(at), Access::Read);
-            assert_eq!(fault, Err(Error::Guarded(page::<X86_64>(at))));
+            assert_eq!(fault, Err(Error::Guarded(page::<X86_64>(at)).into()));
         }
         assert!(mm.fault(&space, page::<X86_64>(0), Access::Read).is_ok());
         mm.spaces().unguard(&space, span::<X86_64>(700, 1)).unwrap();

@@ -5,7 +5,7 @@ use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Request};
 use quire::stats::Event::{CowCopy, CowReuse, Flush};
 use quire::table::{Seen, Sight};
-use quire::{Error, FrameUse};
+use quire::{Error, FrameUse, Stop};
 use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::Program;
@@ -218,10 +218,10 @@ fn looks<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let look = mm.pin_read(&space, page::<A>(block)).unwrap();
     assert_eq!(mm.hardware().ram().read_word(look.frame().addr(A::PAGE_SHIFT)), Some(0));
     mm.unpin(look);
-    assert_eq!(mm.pin_read(&space, page::<A>(0)).err(), Some(Error::NoArea(page::<A>(0))));
+    assert_eq!(mm.pin_read(&space, page::<A>(0)).err(), Some(Error::NoArea(page::<A>(0)).into()));
     mm.protect(&space, span::<A>(block, 1), Prot::empty()).unwrap();
     let denied = mm.pin_read(&space, page::<A>(block)).err();
-    assert!(matches!(denied, Some(Error::Denied(..))), "{}", A::NAME);
+    assert!(matches!(denied, Some(Stop::Refuse(Error::Denied(..)))), "{}", A::NAME);
     verify(mm, &[&space]);
     mm.destroy(space);
 }

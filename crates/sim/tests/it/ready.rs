@@ -84,7 +84,7 @@ fn counts_as_written<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(having(mm, &space, Attrs::DIRTY), PAGES, "{}: there or not before", A::NAME);
     mm.protect(&space, all, Prot::READ).unwrap();
     let denied = Error::Denied(all.start, Access::Write, Prot::READ);
-    assert_eq!(mm.populate_written(&space, all), Err(denied), "{}", A::NAME);
+    assert_eq!(mm.populate_written(&space, all), Err(denied.into()), "{}", A::NAME);
     verify(mm, &[&space]);
     cpu.leave();
     mm.destroy(space);
@@ -153,10 +153,10 @@ fn c4_no_call_changes_read_only_or_shared_pages() {
         ] {
             let denied = Error::Denied(page::<X86_64>(number), access, prot);
             let refused = mm.pin_change(&space, page::<X86_64>(number)).map(drop);
-            assert_eq!(refused, Err(denied), "{number}");
+            assert_eq!(refused, Err(denied.into()), "{number}");
         }
         let beyond = page::<X86_64>(PAGES);
-        assert_eq!(mm.pin_change(&space, beyond).map(drop), Err(Error::NoArea(beyond)));
+        assert_eq!(mm.pin_change(&space, beyond).map(drop), Err(Error::NoArea(beyond).into()));
         cpu.leave();
         mm.destroy(space);
     });

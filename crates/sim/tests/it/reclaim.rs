@@ -7,7 +7,7 @@ use quire::cache::FileId;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
-use quire::{Error, Scope};
+use quire::{Error, Need, Scope, Stop};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -92,12 +92,12 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             };
             match fault {
                 Ok(_) => {}
-                Err(Error::NoMemory(_)) => {
+                Err(Stop::Refuse(Error::NoMemory(_))) => {
                     self.mm.reclaim().reclaim(64, &self.spaces()[..]);
                     self.write_back();
                 }
                 // Without memory to read into, the fault asks again.
-                Err(Error::Unread(reads)) => drop(self.disk.serve(self.mm, reads)),
+                Err(Stop::Need(Need::Read(reads))) => drop(self.disk.serve(self.mm, reads)),
                 Err(error) => panic!("{error:?}"),
             }
         }

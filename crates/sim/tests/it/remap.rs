@@ -71,7 +71,7 @@ fn moves<A: Arch>(config: Config, (pages, stride, skew, resized): (u64, u64, u64
         };
         assert_eq!(new, PageSpan::at(target, resized).unwrap());
         assert!(cpu.read(program_addr::<A>(old.start)).is_err(), "the old place is free");
-        assert_eq!(mm.fault(&space, old.start, Access::Read), Err(Error::NoArea(old.start)));
+        assert_eq!(mm.fault(&space, old.start, Access::Read), Err(Error::NoArea(old.start).into()));
         for page in 0..resized {
             let written = page < pages && page % stride == 0;
             assert_eq!(program.read(new.start.add(page)), if written { page + 1 } else { 0 });

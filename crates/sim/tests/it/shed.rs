@@ -1,10 +1,10 @@
 //! Reclaiming pages of files that spaces map (D6): the least recently used ones go, and no
 //! byte that was written is lost.
 
-use quire::Error;
 use quire::cache::{FileId, FilePages, Store};
 use quire::check;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
+use quire::{Need, Stop};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
@@ -34,7 +34,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let resolve = |access| {
             let _operation = self.cpu.operation("fault");
             match self.mm.fault(space, START.add(page), access) {
-                Err(Error::Unread(reads)) => self.disk.serve(self.mm, reads),
+                Err(Stop::Need(Need::Read(reads))) => self.disk.serve(self.mm, reads),
                 done => done.map(drop),
             }
         };

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use quire::check;
 use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
-use quire::{Error, FrameSource, LentFrames, Move};
+use quire::{Error, FrameSource, LentFrames, Move, Stop};
 use quire_arch::{Arch, Arm4k, Arm16k, Attrs, Sv39, Sv48, X86_64};
 use quire_hw::{ForeignFrames, FrameRun, MemoryTypes, Transitions};
 use quire_machine::{Config, Cpu, Machine};
@@ -417,8 +417,8 @@ fn e7_calls_that_would_take_a_single_page_away_are_refused() {
             invalid
         );
         assert_eq!(mm.spaces().set_read_order(space, some, Some(Order::new(4))), invalid);
-        assert_eq!(mm.pin(space, some.start, Access::Write).map(drop), invalid);
-        assert_eq!(mm.pin_read(space, some.start).map(drop), invalid);
+        assert_eq!(mm.pin(space, some.start, Access::Write).map(drop), invalid.map_err(Stop::from));
+        assert_eq!(mm.pin_read(space, some.start).map(drop), invalid.map_err(Stop::from));
         assert_eq!(mm.remap(space, area, 65, Move::Allowed).map(drop), invalid, "no growth");
         assert_eq!(mm.remap(space, area, 64, Move::Keep(At::Anywhere)).map(drop), invalid);
         let exec = mm.protect(space, some, Prot::RX);

@@ -3,7 +3,7 @@
 
 use quire::cache::{FileId, FilePages};
 use quire::space::{At, Request, Space};
-use quire::{Error, Resolved, Scope};
+use quire::{Need, Resolved, Scope, Stop};
 use quire_arch::X86_64;
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -26,13 +26,13 @@ fn address(page: u64) -> VirtAddr {
 }
 
 impl Scene<'_, '_, '_> {
-    fn fault(&self, page: u64) -> Result<Resolved, Error> {
+    fn fault(&self, page: u64) -> Result<Resolved, Stop> {
         self.mm.fault(self.space, BASE.add(page), Access::Read)
     }
 
     /// The pages of the device that a fault lacks; they are read.
     fn reads(&self, page: u64) -> u64 {
-        let Err(Error::Unread(reads)) = self.fault(page) else { panic!("page {page}") };
+        let Err(Stop::Need(Need::Read(reads))) = self.fault(page) else { panic!("page {page}") };
         let count = reads.pages().count();
         self.disk.serve(self.mm, reads).unwrap();
         count

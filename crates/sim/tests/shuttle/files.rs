@@ -1,8 +1,8 @@
 //! Pages of a file, while they are written back, cut off, and dropped.
 
-use quire::Error;
 use quire::cache::{FileId, FilePages, Store};
 use quire::space::{AreaFlags, At, Backing, Request};
+use quire::{Error, Need, Stop};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
 use quire_sim::disk::unstamped;
@@ -139,8 +139,8 @@ fn collapse<A: Arch>(runner: &Runner<'_, '_, '_, A>, start: Vpn) {
         });
         match done {
             Ok(_) => {}
-            Err(Error::Unread(reads)) => runner.carry(reads),
-            Err(Error::Busy(_)) => thread::yield_now(),
+            Err(Stop::Need(Need::Read(reads))) => runner.carry(reads),
+            Err(Stop::Need(Need::Wait(_))) => thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
     }

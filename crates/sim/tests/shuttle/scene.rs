@@ -7,7 +7,7 @@ use quire::cache::{FileId, FilePages, Reads};
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
-use quire::{AllSpaces, Error, Mm, Scope};
+use quire::{AllSpaces, Error, Mm, Need, Scope, Stop};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -175,8 +175,8 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
 
     fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<(), Error> {
         match self.operation("fault", || self.scene.mm.fault(space, page, access)) {
-            Ok(_) | Err(Error::Busy(_)) => {}
-            Err(Error::Unread(reads)) => self.carry(reads),
+            Ok(_) | Err(Stop::Need(Need::Wait(_))) => {}
+            Err(Stop::Need(Need::Read(reads))) => self.carry(reads),
             Err(error) => return Err(error),
         }
         Ok(())

@@ -63,10 +63,10 @@ pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
         let on_fault = flags & abi::MCL_ONFAULT as usize != 0;
         for area in mm().spaces().areas(memory.space(), all) {
             // Later faults report a shortage of memory.
-            let _ = match on_fault {
-                true => mm().spaces().mlock_on_fault(memory.space(), area.span),
-                false => mm().mlock(memory.space(), area.span),
-            };
+            match on_fault {
+                true => drop(mm().spaces().mlock_on_fault(memory.space(), area.span)),
+                false => drop(mm().mlock(memory.space(), area.span)),
+            }
         }
     }
     Ok(0)

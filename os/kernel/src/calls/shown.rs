@@ -6,7 +6,7 @@ use quire::cache::FilePages;
 use quire::space::{Area, AreaFlags, Backing, Space};
 use quire::table::{MarkKind, Marks, Sight};
 use quire::units::{Order, PageSpan, Prot};
-use quire::{Collapsed, Error};
+use quire::{Collapsed, Error, Stop};
 use quire_linux::{Errno, Result};
 
 use super::memory::{own, pages};
@@ -46,7 +46,7 @@ pub(super) fn collapse(thread: &Thread, memory: &Memory, span: PageSpan) -> Answ
     }
 }
 
-fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collapsed, Error> {
+fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collapsed, Stop> {
     let (space, block) = (memory.space(), isa::Format::block_order());
     if !memory.shows_files(span) {
         return collapse_anon(space, span, block);
@@ -69,27 +69,28 @@ fn collapse_anon(
     space: &Space<isa::Format>,
     span: PageSpan,
     block: Order,
-) -> core::result::Result<Collapsed, Error> {
+) -> core::result::Result<Collapsed, Stop> {
     let mut at = span.start;
     while at < span.end {
         let end = at.align_down(block.pages()).add(block.pages()).min(span.end);
         bring_back(space, PageSpan::new(at, end))?;
         at = end;
     }
-    match mm().reclaim().collapse(space, span, block) {
+    let done = match mm().reclaim().collapse(space, span, block) {
         Err(Error::OverLimit(group)) if relieve(group) => {
             mm().reclaim().collapse(space, span, block)
         }
         done => done,
-    }
+    };
+    Ok(done?)
 }
 
 /// Brings back the pages of a block that are on swap devices. A page that cannot come stays there,
 /// and the block stays as it is.
 ///
 /// # Errors
-/// [`Error::Unread`] and [`Error::Busy`] when it must be read first.
-fn bring_back(space: &Space<isa::Format>, block: PageSpan) -> core::result::Result<(), Error> {
+/// [`Stop::Need`] when it must be read first.
+fn bring_back(space: &Space<isa::Format>, block: PageSpan) -> core::result::Result<(), Stop> {
     let mut left = block;
     while !left.is_empty() {
         let mut first = None;
@@ -100,7 +101,7 @@ fn bring_back(space: &Space<isa::Format>, block: PageSpan) -> core::result::Resu
             }
         });
         let Some(pages) = first else { break };
-        if let Err(why @ (Error::Unread(_) | Error::Busy(_))) = mm().populate(space, pages) {
+        if let Err(why @ Stop::Need(_)) = mm().populate(space, pages) {
             return Err(why);
         }
         left = PageSpan::new(pages.end, left.end);

@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general as abi;
 use quire::units::{PageSpan, Vpn};
-use quire::{Error, Scope};
+use quire::{Need, Scope};
 use quire_linux::files::{Body, Number, PATH_MAX};
 use quire_linux::{Errno, Result};
 
@@ -118,22 +118,22 @@ fn empty_space(
 ///
 /// # Errors
 /// [`Stop::Read`] then; the errors of `act`.
-pub(super) fn with_pages<T>(
+pub(super) fn with_pages<T, E: Into<quire::Stop>>(
     thread: &Thread,
-    mut act: impl FnMut() -> core::result::Result<T, Error>,
+    mut act: impl FnMut() -> core::result::Result<T, E>,
 ) -> core::result::Result<T, Stop> {
     loop {
-        match act() {
-            Err(Error::Unread(reads)) if swap::at_once(reads) => {}
-            Err(Error::Unread(_) | Error::Busy(_)) => break,
+        match act().map_err(E::into) {
+            Err(quire::Stop::Need(Need::Read(reads))) if swap::at_once(reads) => {}
+            Err(quire::Stop::Need(_)) => break,
             other => return other.map_err(|error| errno(error).into()),
         }
     }
     // Register first, then try again: so no answer is missed.
     with_calls(thread, |calls| disk::note(calls.who.wake))?;
-    match act() {
-        Err(Error::Busy(_)) => Err(Stop::Read),
-        Err(Error::Unread(reads)) => {
+    match act().map_err(E::into) {
+        Err(quire::Stop::Need(Need::Wait(_))) => Err(Stop::Read),
+        Err(quire::Stop::Need(Need::Read(reads))) => {
             match with_calls(thread, |calls| disk::start(calls.who, reads)) {
                 Ok(()) | Err(Errno::BLOCKED) => Err(Stop::Read),
                 Err(error) => Err(error.into()),

@@ -15,8 +15,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::Error;
 use quire::units::Access;
+use quire::{Error, Need, Stop};
 use quire_linux::files::{Caller, Time};
 use quire_linux::{Errno, Result, Wake};
 
@@ -67,8 +67,8 @@ pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result
             ahead.into_iter().for_each(start_ahead);
             Ok(())
         }
-        Err(Error::Busy(_)) => Err(Errno::BLOCKED),
-        Err(Error::Unread(reads)) => {
+        Err(Stop::Need(Need::Wait(_))) => Err(Errno::BLOCKED),
+        Err(Stop::Need(Need::Read(reads))) => {
             let who = Caller { pid: 0, tid: 0, now: Time::default(), wake };
             match start(&who, reads) {
                 Ok(()) | Err(Errno::BLOCKED) => Err(Errno::BLOCKED),
@@ -88,8 +88,8 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
                 ahead.into_iter().for_each(start_ahead);
                 return true;
             }
-            Err(error @ (Error::Unread(_) | Error::Busy(_))) => error,
-            Err(Error::OverLimit(group)) if memory::lend(group) => continue,
+            Err(Stop::Need(need)) => need,
+            Err(Stop::Refuse(Error::OverLimit(group))) if memory::lend(group) => continue,
             Err(_) => {
                 // The copy is over, and does not leave at its next fault: a copy that tries byte by
                 // byte once more would request the same page again, without end.
@@ -100,7 +100,7 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
         if may_leave(address, access) {
             return false;
         }
-        if let Error::Unread(reads) = lacks
+        if let Need::Read(reads) = lacks
             && !matches!(without_wake(|who| start(who, reads)), Ok(()) | Err(Errno::BLOCKED))
         {
             return false;

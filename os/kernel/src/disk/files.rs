@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 
 use quire::cache::{self, FileId, FilePages, Pattern, Readahead, Reads, Store};
 use quire::units::Order;
-use quire::{Error, ReadFailed};
+use quire::{Error, Need, ReadFailed, Stop};
 use quire_linux::ext4::File;
 use quire_linux::files::{Caller, Stored, Time};
 use quire_linux::{Errno, Result, Waiters, Wake};
@@ -234,11 +234,11 @@ impl Cached {
     }
 
     /// The error of a call for which the library has no page.
-    fn lacks(&self, who: &Caller<'_>, error: Error) -> Errno {
-        match error {
-            Error::Unread(reads) => start(who, reads).err().unwrap_or(Errno::BLOCKED),
-            Error::Busy(_) => Errno::BLOCKED,
-            Error::Failed(..) => Errno::EIO,
+    fn lacks(&self, who: &Caller<'_>, why: Stop) -> Errno {
+        match why {
+            Stop::Need(Need::Read(reads)) => start(who, reads).err().unwrap_or(Errno::BLOCKED),
+            Stop::Need(Need::Wait(_)) => Errno::BLOCKED,
+            Stop::Refuse(Error::Failed(..)) => Errno::EIO,
             other => errno(other),
         }
     }
@@ -250,7 +250,7 @@ impl Cached {
         let mut reader = *self.reader.lock();
         let mut page = || mm().files().read(self.id, wanted, &mut reader, Pattern::Normal);
         let found = match page() {
-            Err(Error::Unread(_) | Error::Busy(_)) => {
+            Err(Stop::Need(_)) => {
                 // Register first, then look again: so no answer is missed.
                 note(who.wake)?;
                 page()
@@ -307,13 +307,13 @@ impl Stored for Cached {
 }
 
 /// Begins to read a page that is missing for this reason; whether it may be there soon.
-pub(super) fn fetch(error: Error) -> bool {
-    match error {
-        Error::Unread(reads) => match without_wake(|who| start(who, reads)) {
+pub(super) fn fetch(need: Need) -> bool {
+    match need {
+        Need::Read(reads) => match without_wake(|who| start(who, reads)) {
             Ok(()) | Err(Errno::BLOCKED) => reap(),
             Err(_) => return false,
         },
-        Error::Busy(_) => reap(),
+        Need::Wait(_) => reap(),
         _ => return false,
     }
     true

@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use quire::cache::{self, FileId, FilePages, Reads};
 use quire::space::Space;
 use quire::units::Vpn;
-use quire::{Error, ReadFailed, WriteFailed};
+use quire::{Error, Need, ReadFailed, Stop, WriteFailed};
 use quire_linux::ext4::Blocks;
 use quire_linux::files::{Caller, Number};
 use quire_linux::{Errno, Result};
@@ -236,7 +236,7 @@ impl Device {
             return Err(Errno::BLOCKED);
         }
         mm().paging().swap_off(self.id).map_err(|error| match error {
-            Error::Busy(_) => Errno::EBUSY,
+            Error::InUse(_) => Errno::EBUSY,
             other => errno(other),
         })?;
         let mut all = DEVICES.lock();
@@ -470,7 +470,7 @@ pub(crate) fn start_around(memory: &Memory, page: Vpn) {
         if !mm().phys().has_free(SPARE) {
             return;
         }
-        if let Err(Error::Unread(reads)) = mm().paging().swap_in_page(memory.space(), page)
+        if let Err(Stop::Need(Need::Read(reads))) = mm().paging().swap_in_page(memory.space(), page)
             && let Some(Err(_)) = start(reads)
         {
             return;

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use quire::cache::{FILE_PAGES_MAX, FileId, FilePages, Pattern, Readahead, Store};
 use quire::units::Order;
-use quire::{Error, Held};
+use quire::{Error, Held, Stop};
 use quire_linux::files::Pages;
 use quire_linux::{Errno, Result};
 use spin::Once;
@@ -124,7 +124,7 @@ impl MemoryFile {
                 Ok(count)
             }
             // A truncation came meanwhile: the page lies behind the end.
-            Err(Error::Invalid) => {
+            Err(Stop::Refuse(Error::Invalid)) => {
                 into.fill(0);
                 Ok(into.len())
             }
@@ -141,7 +141,7 @@ impl MemoryFile {
             at = at.max(pages.start * PAGE);
             let held = match hold(id, pages_of(&(at..bytes.end))) {
                 Ok(held) => held,
-                Err(Error::Invalid) => break,
+                Err(Stop::Refuse(Error::Invalid)) => break,
                 Err(error) => return Err(trouble(error, Errno::ENOMEM)),
             };
             let count = held_bytes(&held, at, bytes.end - at);
@@ -164,19 +164,19 @@ fn held_bytes(held: &Held, at: u64, most: u64) -> usize {
 }
 
 /// Holds the first of `wanted`, and the pages behind it in its folio. A missing page is made.
-fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Error> {
+fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Stop> {
     let page = || mm().files().read(id, wanted, &mut Readahead::default(), Pattern::Normal);
     let mut found = page();
-    while matches!(found, Err(Error::NoMemory(_))) && shrink() {
+    while matches!(found, Err(Stop::Refuse(Error::NoMemory(_)))) && shrink() {
         found = page();
     }
     found.map(|(held, _)| held)
 }
 
 /// The errno for a page that cannot be brought in.
-fn trouble(error: Error, short: Errno) -> Errno {
-    match error {
-        Error::NoMemory(_) => short,
+fn trouble(why: impl Into<Stop>, short: Errno) -> Errno {
+    match why.into() {
+        Stop::Refuse(Error::NoMemory(_)) => short,
         _ => Errno::EIO,
     }
 }
@@ -298,7 +298,7 @@ impl Pages for MemoryFile {
                     return Err(Errno::ENOSPC);
                 }
                 // A truncation came meanwhile.
-                Err(Error::Invalid) => break,
+                Err(Stop::Refuse(Error::Invalid)) => break,
                 Err(error) => return Err(trouble(error, Errno::ENOSPC)),
             }
         }

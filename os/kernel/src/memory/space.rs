@@ -12,7 +12,7 @@ use quire::cache::Reads;
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
-use quire::{Error, Pinned, Populated, Resolved};
+use quire::{Error, Need, Pinned, Populated, Resolved, Stop};
 use quire_linux::Errno;
 use spin::Once;
 use spin::mutex::SpinMutex;
@@ -186,9 +186,9 @@ impl Memory {
     ///
     /// # Errors
     /// See [`Mm::populate`](quire::Mm::populate).
-    pub(crate) fn populate(&self, span: PageSpan, access: Access) -> Result<(), Error> {
+    pub(crate) fn populate(&self, span: PageSpan, access: Access) -> Result<(), Stop> {
         match self.bring(span, access) {
-            Err(Error::OverLimit(_)) => {}
+            Err(Stop::Refuse(Error::OverLimit(_))) => {}
             other => return other.map(drop),
         }
         let mut at = span.start;
@@ -200,10 +200,10 @@ impl Memory {
         Ok(())
     }
 
-    fn populate_piece(&self, piece: PageSpan, access: Access) -> Result<(), Error> {
+    fn populate_piece(&self, piece: PageSpan, access: Access) -> Result<(), Stop> {
         let mut done = self.bring(piece, access);
         for _ in 0..TRIES {
-            let Err(Error::OverLimit(group)) = done else { break };
+            let Err(Stop::Refuse(Error::OverLimit(group))) = done else { break };
             if !super::relieve(group) {
                 break;
             }
@@ -212,7 +212,7 @@ impl Memory {
         done.map(drop)
     }
 
-    fn bring(&self, span: PageSpan, access: Access) -> Result<Populated, Error> {
+    fn bring(&self, span: PageSpan, access: Access) -> Result<Populated, Stop> {
         match access {
             Access::Write => mm().populate_written(&self.space, span),
             _ => mm().populate(&self.space, span),
@@ -220,7 +220,7 @@ impl Memory {
     }
 
     /// Pins a page. Brings it in first, from a disk if need be, and waits for that, as copies do.
-    fn pin(&self, page: Vpn, how: Reach) -> Result<Pinned, Error> {
+    fn pin(&self, page: Vpn, how: Reach) -> Result<Pinned, Stop> {
         loop {
             let pinned = match how {
                 Reach::Read => mm().pin_read(&self.space, page),
@@ -228,13 +228,13 @@ impl Memory {
                 Reach::Change => mm().pin_change(&self.space, page),
             };
             match pinned {
-                Err(error @ (Error::Unread(_) | Error::Busy(_))) => {
-                    if !FETCH.get().is_some_and(|fetch| fetch(error)) {
-                        return Err(error);
+                Err(Stop::Need(need)) => {
+                    if !FETCH.get().is_some_and(|fetch| fetch(need)) {
+                        return Err(need.into());
                     }
                 }
-                Err(Error::NoMemory(_)) if super::shrink() => {}
-                Err(Error::OverLimit(group)) if super::lend(group) => {}
+                Err(Stop::Refuse(Error::NoMemory(_))) if super::shrink() => {}
+                Err(Stop::Refuse(Error::OverLimit(group))) if super::lend(group) => {}
                 other => return other,
             }
             core::hint::spin_loop();
@@ -292,10 +292,10 @@ impl Drop for Memory {
 }
 
 /// Begins to read a page of a disk that is missing; whether it may be there later.
-static FETCH: Once<fn(Error) -> bool> = Once::new();
+static FETCH: Once<fn(Need) -> bool> = Once::new();
 
 /// Sets the function that reads pages of a disk; rooms to the right have it.
-pub(crate) fn set_fetch(how: fn(Error) -> bool) {
+pub(crate) fn set_fetch(how: fn(Need) -> bool) {
     FETCH.call_once(|| how);
 }
 
@@ -313,8 +313,8 @@ fn root() -> Result<FrameRun, Errno> {
 }
 
 /// The errno for an error of the library.
-pub(crate) fn errno(error: Error) -> Errno {
-    Errno::of_number(error.errno().0 as u16)
+pub(crate) fn errno(why: impl Into<Stop>) -> Errno {
+    Errno::of_number(why.into().errno().0 as u16)
 }
 
 /// The space a CPU is in. Only that CPU touches its own.
@@ -387,25 +387,25 @@ impl Deref for Own {
 ///
 /// # Errors
 /// The reason there is no page: see [`Mm::fault`](quire::Mm::fault).
-pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error> {
+pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Stop> {
     // SAFETY: as in `current`; the space stays this CPU's own for the length of the call.
     let here = unsafe { &*HERE[isa::cpu().index()].0.get() };
     let page = Vpn::new(address / PAGE);
-    let Some(memory) = here else { return Err(Error::NoArea(page)) };
+    let Some(memory) = here else { return Err(Error::NoArea(page).into()) };
     if address >= isa::USER_END {
-        return Err(Error::NoArea(page));
+        return Err(Error::NoArea(page).into());
     }
     if !super::ease() {
-        return Err(Error::NoMemory(Order::ZERO));
+        return Err(Error::NoMemory(Order::ZERO).into());
     }
     for _ in 0..TRIES {
         let is_eased = match mm().fault(&memory.space, page, access) {
             Ok(Resolved::Paged { ahead, .. }) => return Ok(ahead),
             // The program tries again, and faults again if it must.
             Ok(_) => return Ok(None),
-            Err(Error::NoMemory(_)) => super::shrink(),
-            Err(Error::OverLimit(group)) => super::relieve(group),
-            Err(error) => return Err(error),
+            Err(Stop::Refuse(Error::NoMemory(_))) => super::shrink(),
+            Err(Stop::Refuse(Error::OverLimit(group))) => super::relieve(group),
+            Err(stop) => return Err(stop),
         };
         if !is_eased {
             break;

@@ -124,7 +124,8 @@ impl World {
                 }
             }
             Verb::Age => {
-                let got = self.call(process, |space| Ok(mm().spaces().clear_young(space, span)));
+                let got = self
+                    .call(process, |space| Ok::<_, Error>(mm().spaces().clear_young(space, span)));
                 self.judge(Ok(()), got);
             }
             Verb::PageOut => {

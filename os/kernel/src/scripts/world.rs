@@ -5,12 +5,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use quire::Error;
-use quire::cache::{FileId, Reads, Store};
+use quire::cache::{FileId, Store};
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Order, Vpn};
+use quire::{Error, Need, Stop};
 use quire_script::{Bounds, Dice, File, Generator, Process, Step, Why, Window, tail};
 
 use super::swap::Swap;
@@ -219,28 +219,31 @@ impl World {
     }
 
     /// The final answer of a call; reads the pages of the device that it needs.
-    pub(super) fn call<R>(
+    pub(super) fn call<R, E: Into<Stop>>(
         &self,
         process: usize,
-        work: impl Fn(&Space<Format>) -> Result<R, Error>,
+        work: impl Fn(&Space<Format>) -> Result<R, E>,
     ) -> Result<R, Error> {
         let Some(memory) = &self.processes[process] else {
             self.fail(format_args!("there is no process {process}"));
         };
         let mut done = work(memory.space());
         for _ in 0..WINDOW.pages {
-            match done {
-                Err(Error::Unread(reads)) => self.read(reads),
-                other => return other,
+            match done.map_err(E::into) {
+                Ok(done) => return Ok(done),
+                Err(Stop::Refuse(error)) => return Err(error),
+                Err(Stop::Need(need)) => self.bring(need),
             }
             done = work(memory.space());
         }
         self.fail(format_args!("it never has what it lacks"))
     }
 
-    fn read(&self, reads: Reads) {
-        if !self.swap.read(reads) {
-            self.fail(format_args!("{reads:?} is not to be read"));
+    /// Brings what a call needs.
+    fn bring(&self, need: Need) {
+        match need {
+            Need::Read(reads) if self.swap.read(reads) => {}
+            need => self.fail(format_args!("{need:?} is not to be had")),
         }
     }
 
@@ -297,8 +300,8 @@ impl World {
             }
             match memory::fault(WINDOW.vpn(at).get() * PAGE, access) {
                 Ok(_) => {}
-                Err(Error::Unread(reads)) => self.read(reads),
-                Err(error) => return Err(error),
+                Err(Stop::Need(need)) => self.bring(need),
+                Err(Stop::Refuse(error)) => return Err(error),
             }
         }
         self.fail(format_args!("{access:?} of page {at} never ends"))

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FileId, Reads, Store};
 use quire::space::{At, Backing, Request, Space};
 use quire::stats::Event;
-use quire::{Error, Resolved};
+use quire::{Error, Need, Resolved, Stop};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu};
 use quire_sim::system::{self, HostedMm};
@@ -232,7 +232,7 @@ impl<A: Arch> Program<'_, '_, '_, A> {
                 self.mm.fault(self.space, page, access)
             };
             match done {
-                Err(Error::Unread(reads)) => self.read(reads)?,
+                Err(Stop::Need(Need::Read(reads))) => self.read(reads)?,
                 Ok(Resolved::Paged { ahead: Some(reads), .. }) => return self.read(reads),
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),

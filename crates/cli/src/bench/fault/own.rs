@@ -6,7 +6,7 @@
 //! RAM: its frames are known to be zero, and `Mm` does not clear what is zero (row A5).
 
 use anyhow::{Context, Result, bail};
-use quire::Error;
+use quire::Stop;
 use quire::space::{Request, Space};
 use quire_arch::{Arch, X86_64};
 use quire_hw::extent::Backend;
@@ -258,7 +258,7 @@ fn touch<A: Arch>(
     span: PageSpan,
     faults: Faults,
     order: Order,
-) -> Result<(), Error> {
+) -> Result<(), Stop> {
     let mut at = span.start;
     match (faults.form, faults.unit) {
         (Form::Demand, _) => {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FilePages, Read, Reads};
-use quire::{Error, PagedOut, Resolved, Scope, Write};
+use quire::{Need, PagedOut, Resolved, Scope, Stop, Write};
 use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Access, Order};
@@ -126,7 +126,7 @@ impl<A: Arch> Scene<'_, '_, '_, '_, A> {
             match self.mm.fault(&self.space, at, Access::Read) {
                 Ok(Resolved::Mapped(done)) => at = done.pages.end,
                 Ok(other) => bail!("a fault at {at} came to {other:?}"),
-                Err(Error::Unread(reads)) => self.carry_out(reads, get)?,
+                Err(Stop::Need(Need::Read(reads))) => self.carry_out(reads, get)?,
                 Err(error) => return Err(error.into()),
             }
         }

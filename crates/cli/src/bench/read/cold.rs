@@ -1,7 +1,7 @@
 //! Reading for the first time: the library's part, whose device takes no time.
 
 use anyhow::Result;
-use quire::Error;
+use quire::Stop;
 use quire::cache::{Read, Readahead};
 
 use super::scene::Scene;
@@ -36,7 +36,7 @@ fn pass(
     scene: &Scene<'_, '_, '_>,
     (file, chunk): (quire::cache::FileId, u64),
     device: &mut impl FnMut(&Read),
-) -> Result<(), Error> {
+) -> Result<(), Stop> {
     let mut reader = Readahead::default();
     for wanted in scene.chunks(chunk) {
         scene.read((file, wanted), &mut reader, device, |_, _| {})?;

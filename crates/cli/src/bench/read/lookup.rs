@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use anyhow::Result;
-use quire::Error;
+use quire::Stop;
 use quire::cache::{FileId, FilePages, Pattern, Readahead};
 
 use super::naive::Naive;
@@ -101,7 +101,7 @@ fn look_up(
     scene: &Scene<'_, '_, '_>,
     finder: Finder<'_>,
     pages: impl Iterator<Item = u64>,
-) -> Result<(), Error> {
+) -> Result<(), Stop> {
     match finder {
         Finder::Cache(file) => {
             let mut reader = Readahead::default();

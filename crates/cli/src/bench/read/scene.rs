@@ -1,9 +1,9 @@
 //! A file on the hosted machine, and how a program reads it.
 
 use anyhow::{Context, Result, ensure};
-use quire::Error;
 use quire::cache::{FileId, FilePages, FileSize, Pattern, Read, Readahead, Reads, Store};
 use quire::limits::ORDER_MAX;
+use quire::{Error, Need, Stop};
 use quire_arch::{Arch, X86_64};
 use quire_hw::{FrameRun, Hardware};
 use quire_machine::{Config, Machine, Ram};
@@ -99,13 +99,13 @@ impl Scene<'_, '_, '_> {
         reader: &mut Readahead,
         device: &mut impl FnMut(&Read),
         mut each: impl FnMut(u64, FrameSpan),
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let mut at = wanted.start;
         while at < wanted.end {
             let rest = FilePages::new(at, wanted.end);
             let (held, ahead) = match self.mm.files().read(file, rest, reader, Pattern::Normal) {
                 Ok(found) => found,
-                Err(Error::Unread(reads)) => {
+                Err(Stop::Need(Need::Read(reads))) => {
                     self.carry_out(reads, device)?;
                     continue;
                 }

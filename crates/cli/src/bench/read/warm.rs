@@ -1,8 +1,8 @@
 //! Reading what is in memory, beside the bare copy.
 
 use anyhow::Result;
-use quire::Error;
 use quire::cache::{FileId, FilePages, Readahead};
+use quire::{Error, Stop};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::FrameSpan;
 
@@ -76,7 +76,7 @@ impl Warm {
         chunks: std::ops::Range<usize>,
         reader: &mut Readahead,
         buffer: &FrameRun,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         for &wanted in &self.chunks[chunks] {
             let copy = |page, part| copy(scene, buffer, page - wanted.start, part);
             scene.read((self.file, wanted), reader, &mut |_| {}, copy)?;

@@ -128,7 +128,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let is_cow = after.resident.get(&at).is_some_and(|here| here.cow);
         let outlook = if is_cow { Some(self.outlook(process, at)?) } else { None };
         let expected = after.fault(at, access, A::block_order(), self.wants(process)?);
-        let real = self.call(process, "fault", |mm, space| mm.fault(space, page, access))?;
+        let real = self.exact_call(process, "fault", |mm, space| mm.fault(space, page, access))?;
         let grown = self.areas_of(process)? == after.areas();
         match (real, expected) {
             (Ok(Resolved::Again), _) => {

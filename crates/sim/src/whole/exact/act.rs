@@ -140,7 +140,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
             0 => Err(Error::Invalid),
             _ => after.process.expect(&action),
         };
-        let real = self.call(process, action.name(), |mm, space| action.carry_out(mm, space))?;
+        let real =
+            self.exact_call(process, action.name(), |mm, space| action.carry_out(mm, space))?;
         let short = matches!(real, Err(Error::NoMemory(_)));
         let mut done = action;
         match action.call {
@@ -195,7 +196,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn populate_exactly(&mut self, process: usize, part: Part) -> Result<(), Wrong> {
         let model = self.model(process)?;
         let span = self.span(part.0, part.1);
-        let real = self.call(process, "populate", |mm, space| mm.populate(space, span))?;
+        let real = self.exact_call(process, "populate", |mm, space| mm.populate(space, span))?;
         if let Err(Error::NoMemory(_)) = real {
             return self.settle(process, New::Some);
         }
@@ -227,7 +228,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn age(&mut self, process: usize, (at, count): Part) -> Result<(), Wrong> {
         let span = self.span(at, count);
         let aged =
-            self.call(process, "age", |mm, space| Ok(mm.spaces().clear_young(space, span)))?;
+            self.exact_call(process, "age", |mm, space| Ok(mm.spaces().clear_young(space, span)))?;
         aged.map_err(Wrong::unexpected)?;
         self.none_is_young(process, span)?;
         let resident = &mut self.exact_mut().resident[process];

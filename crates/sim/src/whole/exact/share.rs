@@ -84,7 +84,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let planned = self.mm.bare_phys().fail_plan() != FailPlan::Never;
         let mut after = self.model(process)?;
         let expected = after.fault(at, access, A::block_order(), self.wants(process)?);
-        let real = self.call(process, "pin", |mm, space| mm.pin(space, page, access))?;
+        let real = self.exact_call(process, "pin", |mm, space| mm.pin(space, page, access))?;
         if self.areas_of(process)? == after.areas() {
             self.adopt(process, after);
         }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
 use quire::space::{AreaFlags, At, Backing, Request, Space};
-use quire::{Error, check};
+use quire::{Error, Need, Stop, check};
 use quire_arch::{Arch, Arm4k, Arm16k, Sv39, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
@@ -191,7 +191,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         VirtAddr::new((page.get() << A::PAGE_SHIFT) + 8 * index as u64)
     }
 
-    fn carry(&self, mut reads: Reads) -> Result<(), Error> {
+    fn carry(&self, mut reads: Reads) -> Result<(), Stop> {
         while let Some(read) = self.mm.files().next_read(&mut reads)? {
             let pages = read.pages();
             assert!(pages.start.is_multiple_of(pages.count()), "folios are aligned");
@@ -202,7 +202,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     /// Touches a page as a program does; word 0 if it may.
-    fn touch(&self, space: usize, page: Vpn, write: Option<u64>) -> Result<u64, Error> {
+    fn touch(&self, space: usize, page: Vpn, write: Option<u64>) -> Result<u64, Stop> {
         let space = &self.spaces[space];
         self.cpu.switch(space.root(), space.asid());
         touch(&self.cpu, Self::addr(page, 0), write, |access| {
@@ -211,7 +211,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 self.mm.fault(space, page, access)
             };
             match fault {
-                Err(Error::Unread(reads)) => self.carry(reads),
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads),
                 done => done.map(drop),
             }
         })
@@ -252,11 +252,13 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     /// Bad pages may fail, and nothing else may.
-    fn judge(&self, shown: &Shown, at: Vpn, expected: Result<u64, Wrong>, got: Result<u64, Error>) {
+    fn judge(&self, shown: &Shown, at: Vpn, expected: Result<u64, Wrong>, got: Result<u64, Stop>) {
         let page = shown.from + at.offset_from(shown.span.start);
         match (expected, got) {
-            (Err(Wrong::Missing), Err(Error::Missing(missing))) => assert_eq!(missing, at),
-            (Ok(_), Err(Error::Failed(id, failed))) => {
+            (Err(Wrong::Missing), Err(Stop::Refuse(Error::Missing(missing)))) => {
+                assert_eq!(missing, at)
+            }
+            (Ok(_), Err(Stop::Refuse(Error::Failed(id, failed)))) => {
                 assert_eq!((id, failed), (self.files[shown.file].id, page));
                 assert!(self.bad.contains_key(&(shown.file, page)), "page {page} is readable");
             }
@@ -272,7 +274,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let before = self.expected(shown, at);
         if !shown.write {
             let got = self.touch(space, at, Some(0));
-            assert!(matches!(got, Err(Error::Denied(..))), "{got:?}");
+            assert!(matches!(got, Err(Stop::Refuse(Error::Denied(..)))), "{got:?}");
             return;
         }
         let got = self.touch(space, at, Some(word(stamp, 0)));
@@ -386,11 +388,11 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                     ahead.into_iter().for_each(|ahead| self.carry(ahead).unwrap());
                     break held;
                 }
-                Err(Error::Unread(reads)) => self.carry(reads).unwrap(),
-                Err(Error::Invalid) => {
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads).unwrap(),
+                Err(Stop::Refuse(Error::Invalid)) => {
                     return assert!(page as usize >= self.files[file].stamps.len());
                 }
-                Err(Error::Failed(_, failed)) => {
+                Err(Stop::Refuse(Error::Failed(_, failed))) => {
                     return assert!(self.bad.contains_key(&(file, failed)) && failed == page);
                 }
                 Err(error) => panic!("{error}"),
@@ -492,8 +494,11 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             loop {
                 let _operation = self.cpu.operation("populate");
                 match self.mm.populate(&self.spaces[space], *span) {
-                    Ok(_) | Err(Error::Missing(_) | Error::Failed(..)) => break,
-                    Err(Error::Unread(reads)) => self.carry(reads).unwrap(),
+                    Ok(_)
+                    | Err(Stop::Refuse(Error::Missing(_)) | Stop::Refuse(Error::Failed(..))) => {
+                        break;
+                    }
+                    Err(Stop::Need(Need::Read(reads))) => self.carry(reads).unwrap(),
                     Err(error) => panic!("{error}"),
                 }
             }

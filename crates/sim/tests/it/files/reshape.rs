@@ -1,7 +1,7 @@
 //! The same pages in other folios: collapsed, and with holes in them.
 
 use quire::cache::{FilePages, Store};
-use quire::{Error, Hindrance};
+use quire::{Error, Hindrance, Need, Stop};
 use quire_arch::Arch;
 use quire_units::PageSpan;
 
@@ -18,13 +18,13 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             let done = loop {
                 let _operation = self.cpu.operation("collapse");
                 match self.mm.reclaim().collapse_file(&self.spaces[space], span, &spaces[..]) {
-                    Err(Error::Unread(reads)) => self.carry(reads).unwrap(),
-                    Err(Error::Failed(id, page)) => {
+                    Err(Stop::Need(Need::Read(reads))) => self.carry(reads).unwrap(),
+                    Err(Stop::Refuse(Error::Failed(id, page))) => {
                         assert_eq!(id, self.files[shown.file].id);
                         assert!(self.bad.contains_key(&(shown.file, page)), "{page} is readable");
                         return;
                     }
-                    Err(Error::Invalid) if span.is_empty() => break None,
+                    Err(Stop::Refuse(Error::Invalid)) if span.is_empty() => break None,
                     done => break Some(done.unwrap()),
                 }
             };

@@ -8,10 +8,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use quire::Error;
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
+use quire::{Error, Need, Stop};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
@@ -93,15 +93,15 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let _operation = self.cpu.operation("fault");
         match self.mm.fault(space, page, access) {
             Ok(_) => true,
-            Err(Error::Unread(reads)) => {
+            Err(Stop::Need(Need::Read(reads))) => {
                 self.carry(reads);
                 true
             }
-            Err(Error::Busy(_)) => {
+            Err(Stop::Need(Need::Wait(_))) => {
                 thread::yield_now();
                 true
             }
-            Err(Error::Missing(_) | Error::NoArea(_)) => false,
+            Err(Stop::Refuse(Error::Missing(_)) | Stop::Refuse(Error::NoArea(_))) => false,
             Err(error) => panic!("{error}"),
         }
     }
@@ -192,8 +192,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         for _ in 0..20 {
             match self.mm.reclaim().collapse_file(space, span, &spaces[..]) {
                 Ok(_) => return,
-                Err(Error::Unread(reads)) => self.carry(reads),
-                Err(Error::Busy(_)) => thread::yield_now(),
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads),
+                Err(Stop::Need(Need::Wait(_))) => thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -215,8 +215,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
                     }
                     return self.mm.files().release(held);
                 }
-                Err(Error::Unread(reads)) => self.carry(reads),
-                Err(Error::Busy(_)) => thread::yield_now(),
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads),
+                Err(Stop::Need(Need::Wait(_))) => thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }

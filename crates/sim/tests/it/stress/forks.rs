@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use quire::Error;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
+use quire::{Error, Stop};
 use quire_arch::{Arch, Arm4k, Arm16k, Level, Sv39, X86_64};
 use quire_hw::Transitions;
 use quire_machine::{Config, Cpu, Machine};
@@ -93,7 +93,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         PageSpan::new(start, start.add(1 + self.dice(span.end.offset_from(start))))
     }
 
-    fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<(), Error> {
+    fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<(), Stop> {
         let _op = self.cpu.operation("fault");
         self.mm.fault(space, page, access).map(drop)
     }
@@ -103,7 +103,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         while self.cpu.write(page.addr(A::PAGE_SHIFT), value).is_err() {
             match self.fault(space, page, Access::Write) {
                 Ok(()) => {}
-                Err(Error::Denied(..)) => return false,
+                Err(Stop::Refuse(Error::Denied(..))) => return false,
                 Err(error) => panic!("{error}"),
             }
         }

@@ -8,9 +8,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use quire::Error;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, At, Request, Space};
+use quire::{Error, Stop};
 use quire_arch::{Arch, Arm4k, Arm16k, Sv39, X86_64};
 use quire_hw::Transitions;
 use quire_machine::{Config, Cpu, Machine};
@@ -137,7 +137,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             let _operation = self.cpu.operation("fault");
             match self.mm.fault(&shared.space, page, access) {
                 Ok(_) => {}
-                Err(Error::NoArea(_) | Error::Denied(..)) => return,
+                Err(Stop::Refuse(Error::NoArea(_)) | Stop::Refuse(Error::Denied(..))) => return,
                 Err(error) => panic!("{error}"),
             }
         }
@@ -166,28 +166,28 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let _operation = self.cpu.operation("change");
         let result = match dice {
             0..=2 => mm.populate(space, span).map(drop),
-            3..=4 => mm.discard(space, span),
-            5 => mm.unmap(space, common),
+            3..=4 => mm.discard(space, span).map_err(Stop::from),
+            5 => mm.unmap(space, common).map_err(Stop::from),
             6 => {
                 let at = At::Fixed(common.start);
-                mm.map(space, &Request::anon(common.count()).at(at)).map(drop)
+                mm.map(space, &Request::anon(common.count()).at(at)).map(drop).map_err(Stop::from)
             }
-            7 => mm.protect(space, common, Prot::READ),
-            8 => mm.protect(space, common, Prot::RW),
+            7 => mm.protect(space, common, Prot::READ).map_err(Stop::from),
+            8 => mm.protect(space, common, Prot::RW).map_err(Stop::from),
             9 => self.grow(shared),
-            10..=11 => mm.reclaim().collapse(space, span, order).map(drop),
-            _ => self.rule(shared),
+            10..=11 => mm.reclaim().collapse(space, span, order).map(drop).map_err(Stop::from),
+            _ => self.rule(shared).map_err(Stop::from),
         };
         match result {
             // Other CPUs may have unmapped or protected it meanwhile.
-            Ok(()) | Err(Error::NoArea(_) | Error::Denied(..)) => {}
+            Ok(()) | Err(Stop::Refuse(Error::NoArea(_) | Error::Denied(..))) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
     /// Touches the stack somewhere below its start; it grows, or has grown by another's fault. (Its
     /// limit is far less than what lies between it and the regions: it never grows over those.)
-    fn grow(&mut self, shared: &Shared<A>) -> Result<(), Error> {
+    fn grow(&mut self, shared: &Shared<A>) -> Result<(), Stop> {
         let page = Vpn::new(shared.stack.get() - self.dice(STACK));
         while self.cpu.write(self.addr(page), self.name(shared, page)).is_err() {
             self.mm.fault(&shared.space, page, Access::Write)?;

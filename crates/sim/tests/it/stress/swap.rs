@@ -8,7 +8,7 @@ use quire::cache::FileId;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
-use quire::{Error, Scope};
+use quire::{Need, Scope, Stop};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -67,8 +67,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
     fn fault(&self, space: &Space<A>, page: Vpn, access: Access) {
         let _op = self.cpu.operation("fault");
         match self.mm.fault(space, page, access) {
-            Ok(_) | Err(Error::Busy(_)) => {}
-            Err(Error::Unread(reads)) => self.shared.disk.serve(self.mm, reads).unwrap(),
+            Ok(_) | Err(Stop::Need(Need::Wait(_))) => {}
+            Err(Stop::Need(Need::Read(reads))) => self.shared.disk.serve(self.mm, reads).unwrap(),
             Err(error) => panic!("{error}"),
         }
     }

@@ -4,7 +4,7 @@ use quire::cache::FilePages;
 use quire::fault::SizePolicy;
 use quire::inject::FailPlan;
 use quire::space::{At, Request, Space};
-use quire::{Error, Scope};
+use quire::{Error, Need, Scope, Stop};
 use quire_arch::Arch;
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
@@ -111,10 +111,10 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let lock = |s: &Self, space: &Space<A>| match on {
             // Pages are brought in one by one, as faults do it.
             true => match s.mm.mlock(space, span) {
-                Err(Error::Unread(_) | Error::Guarded(_)) => Ok(()),
+                Err(Stop::Need(Need::Read(_)) | Stop::Refuse(Error::Guarded(_))) => Ok(()),
                 done => done,
             },
-            false => s.mm.spaces().munlock(space, span),
+            false => Ok(s.mm.spaces().munlock(space, span)?),
         };
         self.change(at, lock, |_| {});
     }
@@ -129,8 +129,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 let span = Self::span(stretch);
                 let populate = |s: &Self, space: &Space<A>| loop {
                     match s.mm.populate(space, span) {
-                        Err(Error::Unread(reads)) => s.carry(reads)?,
-                        Err(Error::Guarded(_)) => return Ok(()),
+                        Err(Stop::Need(Need::Read(reads))) => s.carry(reads)?,
+                        Err(Stop::Refuse(Error::Guarded(_))) => return Ok(()),
                         done => return done.map(drop),
                     }
                 };

@@ -6,7 +6,7 @@ use quire::cache::{FileId, Reads};
 use quire::check;
 use quire::inject::FailPlan;
 use quire::space::Space;
-use quire::{Error, Move, Pinned};
+use quire::{Error, Move, Need, Pinned, Stop};
 use quire_arch::{Arch, Level};
 use quire_machine::Cpu;
 use quire_sim::disk::{Disk, word};
@@ -119,12 +119,12 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.mm.space(Asid(self.next_asid), window)
     }
 
-    pub(crate) fn carry(&self, reads: Reads) -> Result<(), Error> {
+    pub(crate) fn carry(&self, reads: Reads) -> Result<(), Stop> {
         self.disk.serve(self.mm, reads)
     }
 
     /// Touches a page as a program does; word 0 if it may.
-    pub(crate) fn touch(&self, at: usize, page: Vpn, write: Option<u64>) -> Result<u64, Error> {
+    pub(crate) fn touch(&self, at: usize, page: Vpn, write: Option<u64>) -> Result<u64, Stop> {
         let space = &self.lives[at].space;
         space.enter(self.cpu.number());
         self.cpu.switch(space.root(), space.asid());
@@ -134,17 +134,19 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 self.mm.fault(space, page, access)
             };
             match fault {
-                Err(Error::Unread(reads)) => self.carry(reads),
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads),
                 done => done.map(drop),
             }
         })
     }
 
     /// Whether an access may have failed with this error: by failing allocations or bad slots.
-    pub(crate) fn may_fail(&self, error: Error) -> bool {
-        match error {
-            Error::NoMemory(_) => self.failing,
-            Error::Failed(id, slot) => Some(id) == self.swap && self.bad.contains_key(&slot),
+    pub(crate) fn may_fail(&self, stop: impl Into<Stop>) -> bool {
+        match stop.into() {
+            Stop::Refuse(Error::NoMemory(_)) => self.failing,
+            Stop::Refuse(Error::Failed(id, slot)) => {
+                Some(id) == self.swap && self.bad.contains_key(&slot)
+            }
             _ => false,
         }
     }
@@ -170,8 +172,10 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                         assert_eq!(is, word(expected, index), "word {index} of {page:#x}");
                     }
                 }
-                Err(Error::NoArea(_)) => assert!(!mapped, "page {page:#x} is mapped"),
-                Err(Error::Guarded(_)) => assert!(guarded, "page {page:#x} is no guard"),
+                Err(Stop::Refuse(Error::NoArea(_))) => assert!(!mapped, "page {page:#x} is mapped"),
+                Err(Stop::Refuse(Error::Guarded(_))) => {
+                    assert!(guarded, "page {page:#x} is no guard")
+                }
                 Err(error) => assert!(self.may_fail(error), "page {page:#x}: {error:?}"),
             }
         }
@@ -193,19 +197,21 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                     }
                     self.lives[at].naive.write(page, stamp);
                 }
-                Err(Error::NoArea(_)) => assert_eq!(may, None),
-                Err(Error::Denied(..)) => assert_eq!(may, Some(false)),
-                Err(Error::Guarded(_)) => assert!(self.lives[at].naive.guards.contains(&page)),
+                Err(Stop::Refuse(Error::NoArea(_))) => assert_eq!(may, None),
+                Err(Stop::Refuse(Error::Denied(..))) => assert_eq!(may, Some(false)),
+                Err(Stop::Refuse(Error::Guarded(_))) => {
+                    assert!(self.lives[at].naive.guards.contains(&page))
+                }
                 Err(error) => assert!(self.may_fail(error), "page {page:#x}: {error:?}"),
             }
         }
     }
 
     /// Changes a space, and its model if that succeeded.
-    pub(crate) fn change<R>(
+    pub(crate) fn change<R, E: Into<Stop>>(
         &mut self,
         at: usize,
-        call: impl FnOnce(&Self, &Space<A>) -> Result<R, Error>,
+        call: impl FnOnce(&Self, &Space<A>) -> Result<R, E>,
         expect: impl FnOnce(&mut Naive),
     ) {
         let done = {
@@ -216,10 +222,10 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     /// The same for calls that clear dirty bits on purpose.
-    pub(crate) fn clean<R>(
+    pub(crate) fn clean<R, E: Into<Stop>>(
         &mut self,
         at: usize,
-        call: impl FnOnce(&Self, &Space<A>) -> Result<R, Error>,
+        call: impl FnOnce(&Self, &Space<A>) -> Result<R, E>,
         expect: impl FnOnce(&mut Naive),
     ) {
         let done = {
@@ -229,10 +235,15 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.expect(at, done, expect);
     }
 
-    fn expect<R>(&mut self, at: usize, done: Result<R, Error>, expect: impl FnOnce(&mut Naive)) {
-        match done {
+    fn expect<R, E: Into<Stop>>(
+        &mut self,
+        at: usize,
+        done: Result<R, E>,
+        expect: impl FnOnce(&mut Naive),
+    ) {
+        match done.map_err(E::into) {
             Ok(_) => expect(&mut self.lives[at].naive),
-            Err(Error::NoArea(_) | Error::NoRoom(0)) => {}
+            Err(Stop::Refuse(Error::NoArea(_) | Error::NoRoom(0))) => {}
             Err(error) => assert!(self.may_fail(error), "{error:?}"),
         }
     }
@@ -264,7 +275,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 self.bad.keys().for_each(|&slot| self.disk.set_bad(id.0, slot, false));
                 self.bad.clear();
             }
-            Err(Error::Busy(_)) => {
+            Err(Error::InUse(_)) => {
                 assert!(self.failing || !self.bad.is_empty(), "nothing is in the way");
                 self.mm.paging().swap_closing(id, false).unwrap();
             }
