@@ -179,16 +179,13 @@ fn example(root: &Path, steps: &mut Steps) {
 /// Quire's kernel: its style, and the programs of `os/guest/` on it.
 fn kernel(root: &Path, steps: &mut Steps) {
     apart(root, &root.join("os/kernel"), "kernel", &Isa::ALL, steps);
-    for isa in Isa::ALL {
-        let name = format!("kernel {}", isa.name());
-        // Built anew: the tests have replaced the file that this runs from.
-        let mut tests = cargo(&["xtask", "kernel-tests", "--arch", isa.name()]);
-        if isa == Isa::Riscv64 {
-            tests.args(SHORT);
-        }
-        steps.run(&name, tests);
-    }
-    steps.run("kernel CPUs", cargo(&["xtask", "cpus", "--short"]));
+    // Built anew: the tests have replaced the file that this runs from.
+    let tests = |isa: Isa| cargo(&["xtask", "kernel-tests", "--arch", isa.name()]);
+    let mut short = tests(Isa::Riscv64);
+    short.args(SHORT);
+    // An emulator uses one core for most of its time.
+    steps.both([("kernel x86_64", tests(Isa::X86_64)), ("kernel aarch64", tests(Isa::Aarch64))]);
+    steps.both([("kernel riscv64", short), ("kernel CPUs", cargo(&["xtask", "cpus", "--short"]))]);
 }
 
 /// The checks of the kernel that riscv64 has in `make test`: those that need no packages of another

@@ -1,9 +1,10 @@
 //! Steps: run, timed, told in one line each, summed up at the end.
 
 use std::fs::{self, File};
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// Why something cannot be had on this machine.
@@ -36,6 +37,15 @@ pub struct Steps {
     total: Tally,
 }
 
+/// A step that has begun.
+struct Running {
+    name: String,
+    program: String,
+    log: PathBuf,
+    /// Ends with it: how it went, and after how many seconds.
+    waiter: JoinHandle<(io::Result<ExitStatus>, f64)>,
+}
+
 /// How much of a failed step's output is shown; all of it is in the log.
 const TAIL_LINES: usize = 120;
 
@@ -57,17 +67,43 @@ impl Steps {
     }
 
     /// The same in the directory `dir`, which is a workspace of its own.
-    pub fn run_in(&mut self, name: &str, mut command: Command, dir: &Path) -> bool {
+    pub fn run_in(&mut self, name: &str, command: Command, dir: &Path) -> bool {
         announce(name);
-        let start = Instant::now();
+        let running = self.begin(name, command, dir);
+        self.end(running)
+    }
+
+    /// Runs two steps at the same time, where each alone leaves a core idle.
+    pub fn both(&mut self, steps: [(&str, Command); 2]) {
+        announce(&steps.each_ref().map(|(name, _)| *name).join(", "));
+        let running = steps.map(|(name, command)| self.begin(name, command, &self.root));
+        for step in running {
+            self.end(step);
+        }
+    }
+
+    fn begin(&self, name: &str, mut command: Command, dir: &Path) -> Running {
         let log = self.logs.join(format!("{}.log", name.replace(|c: char| !is_plain(c), "-")));
+        let program = command.get_program().to_string_lossy().into_owned();
         command.current_dir(dir).stdin(Stdio::null());
-        let status =
+        let start = Instant::now();
+        let child =
             fs::create_dir_all(&self.logs).and_then(|()| File::create(&log)).and_then(|file| {
                 let copy = file.try_clone()?;
-                command.stdout(file).stderr(copy).status()
+                command.stdout(file).stderr(copy).spawn()
             });
-        let seconds = start.elapsed().as_secs_f64();
+        let waiter = thread::spawn(move || {
+            let status = child.and_then(|mut child| child.wait());
+            (status, start.elapsed().as_secs_f64())
+        });
+        Running { name: name.to_owned(), program, log, waiter }
+    }
+
+    /// Waits for a step, and says how it went. Returns whether it passed.
+    fn end(&mut self, running: Running) -> bool {
+        let Running { name, program, log, waiter } = running;
+        let name = name.as_str();
+        let (status, seconds) = waiter.join().expect("it only waits");
         let output = fs::read(&log).unwrap_or_default();
         let output = String::from_utf8_lossy(&output);
         match status {
@@ -86,7 +122,6 @@ impl Steps {
                 tally.failed == 0
             }
             Err(error) => {
-                let program = command.get_program().to_string_lossy().into_owned();
                 self.total.failed += 1;
                 tell(name, "FAILED", Some(seconds), &format!("{program}: {error}"));
                 false
@@ -175,10 +210,10 @@ fn is_plain(c: char) -> bool {
 
 /// Says on a terminal what is running now; the line is written over by the result.
 fn announce(name: &str) {
-    if std::io::stdout().is_terminal() {
+    if io::stdout().is_terminal() {
         print!("{name} ...\r");
         // A terminal that does not take the line will not take the result either.
-        let _ = std::io::stdout().flush();
+        let _ = io::stdout().flush();
     }
 }
 

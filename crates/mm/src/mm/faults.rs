@@ -21,8 +21,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// tables may have been made and a stack may have grown. [`Error::OverLimit`] when the space's
     /// group is at its limit.
     ///
-    /// In areas that show files also [`Need::Read`], [`Need::Wait`], [`Error::Failed`],
-    /// [`Error::Missing`] and [`Error::Poisoned`].
+    /// In areas that show files also [`Error::Failed`], [`Error::Missing`] and
+    /// [`Error::Poisoned`]. [`Need::Read`](crate::Need::Read) and
+    /// [`Need::Wait`](crate::Need::Wait) for a page of a file or a swap device that is not in
+    /// memory: the embedder brings it and calls again.
     pub fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Resolved, Stop> {
         self.fault_with(space, page, access, &mut || {})
     }
