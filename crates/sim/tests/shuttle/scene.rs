@@ -175,9 +175,10 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
 
     fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<(), Error> {
         match self.operation("fault", || self.scene.mm.fault(space, page, access)) {
-            Ok(_) | Err(Stop::Need(Need::Wait(_))) => {}
+            Ok(_) => {}
             Err(Stop::Need(Need::Read(reads))) => self.carry(reads),
-            Err(error) => return Err(error),
+            Err(Stop::Need(_)) => {}
+            Err(Stop::Refuse(error)) => return Err(error),
         }
         Ok(())
     }
