@@ -59,7 +59,8 @@ fn install(packages: &[&str], what: &str) -> Result<(), Missing> {
         return Err(missing(format!("{needed} is missing, and there is no network."), false));
     }
     let found = packages.first().and_then(|package| apt.candidate(package));
-    let usual = found.is_some_and(|found| parse(&found) >= OLDEST);
+    // A backport may need others, which apt takes only from a suite that is named.
+    let usual = found.is_some_and(|found| parse(&found) >= OLDEST && !found.contains("~bpo"));
     let suite = if usual { None } else { apt.add_backports() };
     if !usual && suite.is_none() {
         return Err(missing(format!("{needed} is in no package of this system."), false));
