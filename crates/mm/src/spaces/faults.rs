@@ -5,7 +5,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
-use super::outcome::{Fault, Lack, Populated, Resolved, Served, Tried};
+use super::outcome::{Fault, Lack, Populated, Resolved, Served};
 use crate::base::{Error, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, MarkedPage, Plan, Refusal, Stale, decide};
@@ -74,9 +74,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
             let step = match decide(&view, &self.base.policy, page, access, fault.reach) {
-                Decision::Fill(plan) => {
-                    self.fill(&view, &plan, &mut taken, fault.resched).map_err(Stop::from)
-                }
+                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, fault.resched),
                 Decision::Below(place, seq) => {
                     self.deepen(&view, place, page, Some(seq)).map(|()| None).map_err(Stop::from)
                 }
@@ -86,9 +84,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                     self.base.count(Event::Spurious, touched.is_some().into());
                     Ok(self.noted(&view, page, touched))
                 }
-                Decision::Unshare(unshare) => {
-                    self.unshare(&view, &unshare, fault.resched).map_err(Stop::from)
-                }
+                Decision::Unshare(unshare) => self.unshare(&view, &unshare, fault.resched),
                 Decision::Marked(marked) => match unmapped(&marked) {
                     Some(error) => Err(error.into()),
                     None => serve(&view, Lack::Swap(marked), fault),
@@ -118,7 +114,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         plan: &Plan,
         taken: &mut Option<(FrameRun, Order)>,
         resched: &mut dyn FnMut(),
-    ) -> Tried {
+    ) -> Served {
         let fits = |order: Order, run: &FrameRun| {
             plan.choice.orders.contains(order)
                 && plan.start(order).add(run.count()) <= plan.wanted.end
@@ -137,7 +133,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             && let Err(error) = self.deepen_to(view, plan.start(order), order, Some(plan.seq))
         {
             self.base.free(run);
-            return Err(error);
+            return Err(error.into());
         }
         match plan.install(view, run, order) {
             Ok(installed) => {

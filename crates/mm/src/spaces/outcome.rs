@@ -2,7 +2,7 @@
 
 use quire_units::{Access, Order, PageSpan};
 
-use crate::base::{Error, Stop};
+use crate::base::Stop;
 #[cfg(feature = "files")]
 use crate::cache::Reads;
 use crate::fault::plan::Reach;
@@ -27,9 +27,6 @@ pub(crate) struct Fault<'f> {
 
 /// The result of a service: `None` where the fault must be decided anew.
 pub(crate) type Served = Result<Option<Resolved>, Stop>;
-
-/// The same for a step that needs no service.
-pub(crate) type Tried = Result<Option<Resolved>, Error>;
 
 /// The result of populating.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

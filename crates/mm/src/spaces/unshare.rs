@@ -5,8 +5,8 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, OrderSet, PageSpan, Vpn};
 
 use super::Spaces;
-use super::outcome::{Resolved, Tried};
-use crate::base::Error;
+use super::outcome::{Resolved, Served};
+use crate::base::{Error, Stop};
 #[cfg(feature = "files")]
 use crate::fault::BlockSource;
 use crate::fault::{Claim, Source, Unshare};
@@ -25,7 +25,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         resched: &mut dyn FnMut(),
-    ) -> Tried {
+    ) -> Served {
         match unshare.claim(view, self.base.policy.copy_most()) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
@@ -51,7 +51,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         unshare: &Unshare,
         source: &Source,
         resched: &mut dyn FnMut(),
-    ) -> Tried {
+    ) -> Served {
         let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out());
         let most = OrderSet::up_to(self.base.policy.copy_most());
         let allowed = (wanted | OrderSet::of(Order::ZERO)) & most;
@@ -63,12 +63,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         for order in allowed.descending(source.leaf).filter(fits) {
             match self.take_one(view.space, order, unshare.advice()) {
                 Ok(run) => return self.copy_into(view, unshare, source, run, order, resched),
-                Err(error) if order == Order::ZERO => return Err(error),
+                Err(error) if order == Order::ZERO => return Err(error.into()),
                 Err(_) => {}
             }
         }
         // A large leaf, of which only a part is to be copied.
-        self.split_leaf(view.space, unshare.page, source.leaf).map(|()| None)
+        self.split_leaf(view.space, unshare.page, source.leaf)?;
+        Ok(None)
     }
 
     fn copy_into(
@@ -79,7 +80,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         run: FrameRun,
         order: Order,
         resched: &mut dyn FnMut(),
-    ) -> Tried {
+    ) -> Served {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
         let (part, wanted) = (source.part(pages), unshare.page.offset_from(pages.start));
@@ -106,7 +107,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// As for [`fault`](crate::Mm::fault).
-    pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+    pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Stop> {
         let pages = PageSpan::new(page, page.add(1));
         Self::mappable(pages)?;
         let mut change = self.base.change(space);
@@ -117,7 +118,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let view = self.base.view(space);
         match Unshare::of(&view, page) {
             Some(unshare) => self.unshare(&view, &unshare, &mut || {}).map(drop),
-            None => Err(Error::NoArea(page)),
+            None => Err(Error::NoArea(page).into()),
         }
     }
 

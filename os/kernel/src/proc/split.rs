@@ -100,7 +100,7 @@ fn split_folio(memory: &Memory, pages: PageSpan, order: Order) -> Result<()> {
     while at < pages.end {
         match mm().spaces().unshare_page(memory.space(), at) {
             // It may be gone by now.
-            Ok(()) | Err(quire::Error::NoArea(_)) => {}
+            Ok(()) | Err(quire::Stop::Refuse(quire::Error::NoArea(_))) => {}
             Err(error) => return Err(errno(error)),
         }
         at = at.add(1);
