@@ -1,4 +1,4 @@
-//! Areas that show frames: registers of a device, and RAM that the embedder lends (E7, I16).
+//! Areas that show frames: registers of a device, and RAM that the embedder lends (E10, I16).
 //!
 //! The model is a map from each page of each space to the frame behind it, and a map from each
 //! frame to its first word.
@@ -335,14 +335,14 @@ fn large_leaves<A: Arch>(config: Config, per_level: &[(u8, usize)]) {
 }
 
 #[test]
-fn e7_registers_are_mapped_by_the_largest_leaves_and_contiguous_blocks() {
+fn e10_registers_are_mapped_by_the_largest_leaves_and_contiguous_blocks() {
     large_leaves::<X86_64>(Config::x86_64(), &[(0, 511), (1, 2)]);
     large_leaves::<Arm4k>(Config::arm64_4k(), &[(0, 511), (1, 2)]);
     large_leaves::<Sv48>(Config::riscv64_sv48(), &[(0, 511), (1, 2)]);
 }
 
 #[test]
-fn e7_frames_of_the_library_are_refused_and_lent_ones_are_not() {
+fn e10_frames_of_the_library_are_refused_and_lent_ones_are_not() {
     with_device::<X86_64>(Config::x86_64(), 16, |mm, _, space, device| {
         assert_eq!(mm.spaces().map_frames(space, &Request::anon(15), device), Err(Error::Invalid));
         let number = Backing::Frames { first: device.span().start, memory: MemoryType::Device };
@@ -378,7 +378,7 @@ fn e7_frames_of_the_library_are_refused_and_lent_ones_are_not() {
 }
 
 #[test]
-fn e7_frames_in_a_zone_and_types_that_nothing_gives_are_refused() {
+fn e10_frames_in_a_zone_and_types_that_nothing_gives_are_refused() {
     let config = Config { memory_types: MemoryTypes::PLATFORM, ..Config::riscv64_sv39() };
     let mut ram = system::ram(4 << 20).unwrap();
     system::with::<Sv39, _>(config, &mut ram, |machine, mm| {
@@ -404,7 +404,7 @@ fn e7_frames_in_a_zone_and_types_that_nothing_gives_are_refused() {
 }
 
 #[test]
-fn e7_calls_that_would_take_a_single_page_away_are_refused() {
+fn e10_calls_that_would_take_a_single_page_away_are_refused() {
     with_device::<Arm4k>(Config::arm64_4k(), 64, |mm, _, space, device| {
         let area = mm.spaces().map_frames(space, &Request::anon(64), device).unwrap();
         let some = PageSpan::new(area.start.add(3), area.start.add(9));
@@ -433,7 +433,7 @@ fn e7_calls_that_would_take_a_single_page_away_are_refused() {
 }
 
 #[test]
-fn e7_a_cpu_without_types_maps_registers_by_plain_entries() {
+fn e10_a_cpu_without_types_maps_registers_by_plain_entries() {
     let without = Config { memory_types: MemoryTypes::PLATFORM, ..Config::riscv64_sv39() };
     with_device::<Sv39>(without, 16, |mm, cpu, space, device| {
         let area = mm.spaces().map_frames(space, &Request::anon(16), device).unwrap();
@@ -484,7 +484,7 @@ fn i10_frames_are_mapped_all_or_none_whatever_allocation_fails() {
 }
 
 #[test]
-fn e7_reclaim_and_groups_pass_lent_frames() {
+fn e10_reclaim_and_groups_pass_lent_frames() {
     with_device::<Arm4k>(Config::arm64_4k(), 16, |mm, cpu, space, _| {
         let lent =
             mm.phys().alloc(Order::new(4)).and_then(|run| mm.spaces().lend(run).ok()).unwrap();
