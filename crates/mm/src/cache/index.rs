@@ -269,10 +269,11 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         true
     }
 
-    /// Marks the links above the node of `level` at `page` as dirty.
-    pub(super) fn mark_all_above(&self, page: u64, level: u8) {
+    /// Marks the links above the node of `level` at `page` as dirty, the lowest first: a sweep
+    /// takes a mark away where the node below has none.
+    fn mark_all_above(&self, page: u64, level: u8) {
         let top = Node::of(self.tree.root()).map_or(0, |node| node.level);
-        for level in (level + 1..=top).rev() {
+        for level in level + 1..=top {
             while let Some(Spot { node, at, word }) = self.tree.walk(page, level)
                 && node.level == level
                 && let Entry::Node { dirty: false, .. } = Entry::of(word)

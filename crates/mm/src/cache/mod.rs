@@ -41,6 +41,8 @@ mod word;
 mod code_tests;
 #[cfg(all(test, not(loom)))]
 mod index_tests;
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod readahead_tests;
 

@@ -47,15 +47,11 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         if place.node.level > Self::level_of(folio.order) {
             return false;
         }
-        let Some(dirty) = self.join_in(&lock, &place, folio, such, gone) else { return false };
-        drop(lock);
-        if dirty {
-            self.mark_all_above(page, place.node.level);
-        }
-        true
+        // A dirty word was in this node before: the links above it are marked, or about to be.
+        self.join_in(&lock, &place, folio, such, gone)
     }
 
-    /// The same in one node; whether the folio is dirty.
+    /// The same in one node.
     fn join_in(
         &self,
         lock: &WordsLock<'_>,
@@ -63,7 +59,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         folio: Folio,
         such: &impl Fn(Folio) -> bool,
         gone: &mut impl FnMut(Folio),
-    ) -> Option<bool> {
+    ) -> bool {
         let count = Self::places(folio.order, place.node.level);
         let entry = |at: usize| self.entry(place.node, at);
         let all = place.at..place.at + count;
@@ -75,11 +71,11 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
                     folios += 1;
                 }
                 Entry::Empty | Entry::Note { .. } => {}
-                Entry::Folio { .. } | Entry::Node { .. } => return None,
+                Entry::Folio { .. } | Entry::Node { .. } => return false,
             }
         }
         if folios == 0 {
-            return None;
+            return false;
         }
         let _changing = self.change_shape();
         let (mut new, mut used) = (Entry::Folio { folio, dirty }, 0);
@@ -95,7 +91,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             new = Entry::Empty;
         }
         self.tree.add_used(lock, 1 - used);
-        Some(dirty)
+        true
     }
 
     /// Moves the word of `folio`, which is at `page`, to a node of the lowest level, so that its

@@ -144,6 +144,37 @@ fn loom_c4_a_folio_that_is_shared_while_a_hold_ends_loses_no_count() {
     });
 }
 
+/// Notes about a folio of a file that are made beside its lookup, which hides it from others.
+fn noted_beside_hiding(note: fn(&Folios<'static>), what: FolioFlags) {
+    loom::model(move || {
+        let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
+        let meta = Meta::new(Pfn::new(0), slots.leak());
+        let (folios, owner) = (Folios::new(meta), 7);
+        let run = meta.forge(FOLIO.span(), false);
+        folios.adopt_cached(&run, FOLIO.order, owner, FolioFlags::UPTODATE);
+        let other = thread::spawn(move || note(&folios));
+        let cached = folios.cached(FOLIO.head, owner).expect("nothing hides it yet");
+        cached.learn(cached.known() | FolioFlags::SECLUDED);
+        drop(cached);
+        other.join().expect("no thread panics");
+        let is = folios.known(FOLIO).0;
+        assert!(is.contains(FolioFlags::SECLUDED | FolioFlags::CACHED | what), "{is:?}");
+        assert!(folios.cached(FOLIO.head, owner).is_none(), "it is hidden");
+        folios.readmit(FOLIO);
+        assert!(folios.cached(FOLIO.head, owner).is_some_and(|it| it.known().contains(what)));
+    });
+}
+
+#[test]
+fn loom_d6_a_round_of_aging_does_not_show_a_folio_that_is_hidden() {
+    noted_beside_hiding(|folios| folios.grow_old(FOLIO, false), FolioFlags::IDLE_LOW);
+}
+
+#[test]
+fn loom_d4_a_failure_is_noted_beside_a_change_of_the_same_folio() {
+    noted_beside_hiding(|folios| folios.poison(FOLIO), FolioFlags::POISONED);
+}
+
 #[test]
 fn loom_d6_a_round_of_aging_leaves_the_new_use_of_a_frame_alone() {
     loom::model(|| {

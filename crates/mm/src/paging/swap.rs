@@ -59,12 +59,13 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     ///
     /// # Errors
     /// [`Error::NoFile`] when no device has this file; [`Error::InUse`] as long as a slot is in
-    /// use.
+    /// use. The device takes pages as before then.
     pub fn swap_off(&self, id: FileId) -> Result<(), Error> {
         let device = self.base().device_of(id)?;
-        device.slots.swap.set_closing(true);
+        let before = device.slots.swap.set_closing(true);
         self.files().drop_clean(id, FilePages::new(0, device.index.file.pages()))?;
         if device.slots.swap.used() > 0 {
+            device.slots.swap.set_closing(before);
             return Err(Error::InUse(id));
         }
         self.files().close(id)?;

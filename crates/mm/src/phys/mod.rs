@@ -55,6 +55,8 @@ mod zone;
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod zone_tests;
 
 pub(crate) use alloc::Phys;
 pub(crate) use check::each_cached;

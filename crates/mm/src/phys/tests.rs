@@ -16,7 +16,7 @@ use crate::sync::Ordering;
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
 
-fn span(start: u64, count: u64) -> FrameSpan {
+pub(super) fn span(start: u64, count: u64) -> FrameSpan {
     FrameSpan::new(Pfn::new(start), count)
 }
 
@@ -33,7 +33,7 @@ fn numbers(span: FrameSpan, zeroed: bool) -> FrameRun {
 }
 
 /// Runs `test` on memory of two CPUs and these zones, all of which is added.
-fn on(zones: &[FrameSpan], zeroed: bool, test: impl FnOnce(&Phys<'_>)) {
+pub(super) fn on(zones: &[FrameSpan], zeroed: bool, test: impl FnOnce(&Phys<'_>)) {
     let first = zones[0].start;
     let count = zones.iter().map(|zone| zone.end()).max().unwrap_or(first).offset_from(first);
     let mut slots: Vec<Slot> = (0..count).map(|_| Slot::default()).collect();

@@ -152,7 +152,9 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
             return Ok(());
         }
         for order in sizes.descending(Order::new(1)) {
-            let mut all = blocks(window, order).next().is_some();
+            // Pages that no block of this size covers may be worth a smaller one.
+            let edges = window.start.get() | window.end.get();
+            let mut all = edges.is_multiple_of(order.pages());
             for block in blocks(window, order) {
                 all &= self.block(space, block, order)?;
             }

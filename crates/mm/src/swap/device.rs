@@ -175,9 +175,9 @@ impl Swap {
         self.file().is_some() && self.closing.load(Ordering::Relaxed) == 0
     }
 
-    /// Allows or forbids to take slots.
-    pub(crate) fn set_closing(&self, closing: bool) {
-        self.closing.store(closing.into(), Ordering::SeqCst);
+    /// Forbids or allows to take slots. Returns whether that was forbidden.
+    pub(crate) fn set_closing(&self, closing: bool) -> bool {
+        self.closing.swap(closing.into(), Ordering::SeqCst) != 0
     }
 
     /// Takes it into use once its clusters are there, free and listed.

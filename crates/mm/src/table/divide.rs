@@ -126,8 +126,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn divide(&self, folio: Folio, home: i64, how: Division, gather: &mut Gather) -> Divided {
         let folios = Folios::new(self.tables.meta);
         let (mut parts, mut freed) = (0, 0);
-        // The parts are the same bytes.
-        let known = folios.known(folio).0 & FolioFlags::PUBLISHED;
+        // The parts are the same bytes, of the same age, and may be lost or not as before.
+        let known = folios.known(folio).0
+            & (FolioFlags::PUBLISHED
+                | FolioFlags::LAZY
+                | FolioFlags::IDLE_LOW
+                | FolioFlags::IDLE_HIGH);
         // From the last part to the first: the folio's own slot changes when all others are right.
         let mut end = folio.order.pages();
         while end > 0 {

@@ -2,22 +2,19 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p quire-mm --lib --release loom_`.
 
 use std::boxed::Box;
-use std::ops::Range;
 use std::vec::Vec;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use quire_arch::{Arch, Attrs, Level, X86_64};
-use quire_hw::{
-    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
-};
-use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::{FOREIGN, Gather, Tables};
+use super::{Divided, Division, FOREIGN, Gather, Tables, What};
 use crate::folio::{Folio, Folios, Home};
 use crate::phys::{Kind, Meta, Slot, State};
 use crate::space::tree::AreaTree;
-use crate::space::{Area, AreaFlags, Backing};
+use crate::space::{Area, AreaFlags, Backing, Space};
 
 /// Every page.
 const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(u64::MAX) };
@@ -25,70 +22,12 @@ const HOME: Home = Home::new(0, Vpn::new(0));
 /// The tables of one tree, one for each level from the root on.
 const CHAIN: [Pfn; 4] = [Pfn::new(0), Pfn::new(1), Pfn::new(2), Pfn::new(3)];
 const OTHER_ROOT: Pfn = Pfn::new(4);
-const FRAMES: usize = 5;
+/// The last two are also a folio.
+const FRAMES: usize = 6;
 /// As many as a node of three areas has.
 const WORDS: usize = 16;
 
-/// The first words of each frame; all others are zero for ever. More would only take time.
-struct Board([[AtomicU64; WORDS]; FRAMES]);
-
-impl Board {
-    fn new() -> Self {
-        Self(core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))))
-    }
-
-    fn word(&self, frame: Pfn, index: usize) -> Option<&AtomicU64> {
-        self.0.get(frame.get() as usize)?.get(index)
-    }
-}
-
-impl Hardware for Board {
-    fn load(&self, frame: Pfn, index: usize) -> u64 {
-        self.word(frame, index).map_or(0, |word| word.load(Ordering::Acquire))
-    }
-
-    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        for at in 0..count {
-            let word = self.word(table.frame(), index + at).expect("the models use no more words");
-            word.store(first + at as u64 * step, Ordering::Release);
-        }
-    }
-
-    fn compare_exchange(
-        &self,
-        table: &TableFrame,
-        index: usize,
-        current: u64,
-        new: u64,
-    ) -> Result<(), u64> {
-        let word = self.word(table.frame(), index).expect("the models use no more words");
-        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
-    }
-
-    fn clear(&self, _: &FrameRun, _: Range<u64>, _: Reuse) {}
-
-    fn copy(&self, _: &FrameRun, _: u64, from: FrameSpan) -> Result<(), Poisoned> {
-        Err(Poisoned { frame: from.start })
-    }
-
-    fn flush(&self, _: &Flush<'_>) {}
-
-    fn publish_code(&self, _: FrameSpan) {}
-
-    fn cpu(&self) -> CpuId {
-        CpuId::new(0)
-    }
-
-    fn profile(&self) -> Profile {
-        Profile {
-            transitions: Transitions::Base,
-            contiguous: true,
-            memory_types: MemoryTypes::ENTRIES,
-            near_cache_bytes: 0,
-            clear_unit_bytes: 0,
-        }
-    }
-}
+type Board = super::board::Board<FRAMES, WORDS>;
 
 /// A board and its slots, leaked: the model's threads ask for what lives for ever.
 fn leaked() -> (&'static Board, Meta<'static>) {
@@ -143,6 +82,68 @@ fn loom_e2_a_lock_finds_that_its_table_is_another_by_now() {
         let state = meta.at(CHAIN[3]).state();
         assert_eq!((state.kind(), state.order()), (Kind::Table, 0));
         assert_eq!(tables.walk(page, Level::LAST).level.is_last(), !pruned);
+    });
+}
+
+/// A CPU prunes the table of the first pages, and its frame becomes a table of the same tree again:
+/// `level` and `base` say which. Another CPU, which has walked before, locks it for page 1.
+fn reused_beside_a_walker(level: Level, base: Vpn) {
+    loom::model(move || {
+        let (hw, meta) = leaked();
+        let tables = chain(hw, meta);
+        let page = Vpn::new(1);
+        let place = tables.walk(page, Level::LAST);
+        let pruner = thread::spawn(move || {
+            let span = PageSpan::new(Vpn::new(0), Vpn::new(512));
+            let mut gather = Gather::new();
+            tables.prune(span, span, &mut gather);
+            if !gather.is_empty() {
+                meta.at(CHAIN[3]).set_state(State::new(Kind::None, 0));
+                tables.adopt(frame(meta, CHAIN[3]), level, base);
+            }
+            !gather.is_empty()
+        });
+        let mapped = tables.lock(place.frame, place.level, page).map(|locked| {
+            locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW), Order::ZERO);
+        });
+        let pruned = pruner.join().expect("no thread panics");
+        assert!(mapped.is_none() || !pruned, "written as the table that it was");
+        assert_eq!(hw.load(CHAIN[3], 1) != 0, mapped.is_some());
+    });
+}
+
+#[test]
+fn loom_e2_a_table_that_is_a_neighbour_by_now_is_not_taken_for_what_it_was() {
+    reused_beside_a_walker(Level::LAST, Vpn::new(512));
+}
+
+#[test]
+fn loom_e2_a_table_that_is_one_of_another_level_by_now_is_not_taken_for_what_it_was() {
+    reused_beside_a_walker(Level::LAST.parent(), Vpn::new(0));
+}
+
+/// Two CPUs prune the only two tables under one: each goes once, and the one above stays sound.
+#[test]
+fn loom_e2_neighbours_are_pruned_once_each() {
+    loom::model(|| {
+        let (hw, meta) = leaked();
+        let tables = chain(hw, meta);
+        let second = Vpn::new(512);
+        let place = tables.walk(second, Level::LAST);
+        tables.link(place, second, frame(meta, OTHER_ROOT)).expect("nothing is there");
+        let hole = PageSpan::new(Vpn::new(0), Vpn::new(1024));
+        let prune = move |span: PageSpan| {
+            let mut gather = Gather::new();
+            tables.prune(span, hole, &mut gather);
+            !gather.is_empty()
+        };
+        let other = thread::spawn(move || prune(PageSpan::new(second, hole.end)));
+        let own = prune(PageSpan::new(hole.start, second));
+        assert!(own && other.join().expect("no thread panics"), "each has found one");
+        let kinds = [CHAIN[3], OTHER_ROOT].map(|frame| meta.at(frame).state().kind());
+        assert!(!kinds.contains(&Kind::Table), "{kinds:?} are out of the tree");
+        assert_ne!(tables.walk(Vpn::new(1), Level::LAST).level, Level::LAST);
+        assert_ne!(tables.walk(second, Level::LAST).level, Level::LAST);
     });
 }
 
@@ -267,5 +268,86 @@ fn loom_e3_what_a_fault_installs_an_unmap_finds_or_prevents() {
         }
         unmap.join().expect("no thread panics");
         assert_eq!(hw.load(CHAIN[3], 1), 0, "mapped where no area is");
+    });
+}
+
+/// A CPU takes leaves out as reclaim does, and flushes afterwards; a change finds them gone. It
+/// must see the flush, or that it has to flush itself.
+#[test]
+fn loom_i6_a_change_that_finds_a_leaf_gone_sees_the_flush_or_flushes() {
+    loom::model(|| {
+        let (hw, meta) = leaked();
+        let tables = chain(hw, meta);
+        let window = PageSpan::new(Vpn::new(0), Vpn::new(512));
+        let space: &'static Space<X86_64> =
+            Box::leak(Box::new(Space::new(CHAIN[0], Asid(1), window)));
+        let page = Vpn::new(1);
+        let locked = tables.lock_lowest(page, Level::LAST);
+        locked.put(1, 1, OTHER_ROOT, Attrs::user(Prot::RW), Order::ZERO);
+        drop(locked);
+        let span = PageSpan::block(page, Order::ZERO);
+        let folio = Folio { head: OTHER_ROOT, order: Order::ZERO };
+        Folios::new(meta).adopt_mapped(meta.forge(folio.span(), false), folio.order, HOME);
+        let flushed: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let reclaim = thread::spawn(move || {
+            let _taking = space.taking();
+            let mut gather = Gather::new();
+            assert_eq!(tables.detach(span, &mut gather, &|_| true), None);
+            // Relaxed: the end of the taking must make this store visible.
+            flushed.store(1, Ordering::Relaxed);
+            gather.is_empty()
+        });
+        let mut gather = Gather::new();
+        tables.take(span, &mut gather);
+        let is_gone = gather.is_empty();
+        let is_due = space.is_unflushed();
+        if is_gone && !is_due {
+            assert_eq!(flushed.load(Ordering::Relaxed), 1, "a CPU still has the translation");
+        }
+        let others = reclaim.join().expect("no thread panics");
+        assert_ne!(is_gone, others, "one of them has it");
+        assert!(!space.is_unflushed(), "all is flushed");
+    });
+}
+
+/// A folio is divided while its pages are shared with a child, both under their table's lock, and
+/// while another CPU gives up a reference.
+#[test]
+fn loom_c3_a_folio_is_divided_before_it_is_shared_or_not_at_all() {
+    loom::model(|| {
+        let (hw, meta) = leaked();
+        let tables = chain(hw, meta);
+        let folio = Folio { head: OTHER_ROOT, order: Order::new(1) };
+        let page = Vpn::new(2);
+        let folios = Folios::new(meta);
+        folios.adopt_mapped(meta.forge(folio.span(), false), folio.order, tables.home(page));
+        folios.get(folio);
+        let locked = tables.lock_lowest(page, Level::LAST);
+        locked.put(2, 2, folio.head, Attrs::user(Prot::RW), folio.order);
+        drop(locked);
+        let fork = thread::spawn(move || {
+            let locked = tables.lock_lowest(page, Level::LAST);
+            let What::Leaf { .. } = locked.run(2, 4).what else { panic!("it is mapped") };
+            Folios::new(meta).share_all(folio.span(), true).0
+        });
+        let releases = thread::spawn(move || Folios::new(meta).put(folio).is_none());
+        let how = Division::Uniform(Order::ZERO);
+        let divided = tables.divide(page, how, &mut Gather::new());
+        assert_eq!(fork.join().expect("no thread panics"), 2, "all of it is shared");
+        assert!(releases.join().expect("no thread panics"), "it is mapped");
+        let mapped = |at: u64| {
+            folios
+                .of(folio.head.add(at))
+                .map(|part| (part.order, folios.counts(part).mapped, folios.counts(part).refs))
+        };
+        match divided {
+            Divided::Parts { parts: 2, freed: 0 } => {
+                assert_eq!([0, 1].map(mapped), [Some((Order::ZERO, 2, 0)); 2]);
+                let homes = [0, 1].map(|at| folios.of(folio.head.add(at)).map(|p| folios.home(p)));
+                assert_eq!(homes, [0, 1].map(|at| Some(tables.home(page.add(at)))));
+            }
+            Divided::Shared => assert_eq!(mapped(0), Some((folio.order, 4, 0))),
+            other => panic!("{other:?}"),
+        }
     });
 }

@@ -64,7 +64,11 @@ mod word;
 mod write;
 
 #[cfg(all(test, loom))]
+pub(crate) mod board;
+#[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod block_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -6,8 +6,9 @@
 //!   [`swap`], [`clear`], [`policy`]; all of it at once in [`whole`].
 //! * One story at a time: mapping ([`smoke`], [`advice`], [`remap`], [`ready`], [`looks`]), folding
 //!   ([`folding`]), fork ([`cow`]), files ([`file_faults`], [`own_block`]), folios that become one
-//!   or several ([`collapse`], [`collapse_file`], [`scan`], [`divide`], [`thin`]), reclaim
-//!   ([`reclaim`], [`shed`], [`balance`], [`groups`], [`lazy`], [`swap_around`], [`zeroes`]).
+//!   or several ([`collapse`], [`collapse_file`], [`scan`], [`divide`], [`parts`], [`thin`]),
+//!   reclaim ([`reclaim`], [`shed`], [`balance`], [`groups`], [`lazy`], [`swap_around`],
+//!   [`devices`], [`zeroes`]).
 //! * When something fails: [`failures`], [`failed`]; when the hardware breaks a law: [`laws`].
 //! * Instruction caches that are not coherent: [`code`].
 //! * Several threads: [`stress`].
@@ -23,6 +24,7 @@ mod code;
 mod collapse;
 mod collapse_file;
 mod cow;
+mod devices;
 mod divide;
 mod engine;
 mod exact;
@@ -37,6 +39,7 @@ mod laws;
 mod lazy;
 mod looks;
 mod own_block;
+mod parts;
 mod phys;
 mod policy;
 mod ready;

@@ -193,3 +193,30 @@ fn d4_a_scan_goes_on_at_its_cursor_and_passes_idle_blocks() {
         scene.end(machine);
     });
 }
+
+/// Where no block of the largest size fits, and where one fits but has too little, the scan goes on
+/// with the next size.
+#[test]
+fn d4_smaller_sizes_are_tried_where_the_largest_does_not_fit() {
+    with::<X86_64>(Config::x86_64(), |machine, mm| {
+        let mut scene = Scene::<X86_64>::new(machine, mm, BLOCK + 100);
+        let pieces = [(0, 100), (BLOCK, 256)];
+        for (from, pages) in pieces {
+            let beyond = PageSpan::new(BASE.add(from + pages), BASE.add(from + BLOCK));
+            mm.unmap(&scene.space, beyond).unwrap();
+        }
+        for order in [2, 4, 9] {
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).unwrap();
+        }
+        let some = ScanLimits { none: 100, ..ANY };
+        // Six blocks of order 4 fit into each hundred pages that are there, and one of order 2 is
+        // left.
+        let done = scene.scan(u64::MAX, some);
+        assert_eq!((done.made, done.collapsed), (6 + 1 + 6 + 1, 2 * 100));
+        for (from, _) in pieces {
+            (0..100).for_each(|page| scene.holds(from + page, from + page + 1));
+        }
+        assert_eq!(scene.scan(u64::MAX, some).made, 0, "they are one already");
+        scene.end(machine);
+    });
+}
