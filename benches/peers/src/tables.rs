@@ -11,16 +11,14 @@
 //! several CPUs can share it; the other crate's tree has one owner.
 
 use std::cell::RefCell;
-use std::ops::Range;
 
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::x86_64::X64PageTable;
 use page_table_multiarch::{MappingFlags, PagingHandler};
 use quire::arch::{Arch, Attrs, X86_64};
 use quire::hw::{
-    Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse,
+    Chosen, DirectMap, Flush, Hardware, HasMemory, Memory, MemoryTypes, Profile, Ram, Reuse,
 };
-use quire::hw::{TableFrame, Transitions};
 use quire::inject::{Gather, Phys, Tables, Target};
 use quire::phys::{CpuCache, Slot};
 use quire::tags::Tag;
@@ -59,45 +57,18 @@ fn timed(steps: [&mut dyn FnMut(); 3]) -> Times {
 
 /// Hardware that consists of memory alone.
 struct Board<'r> {
-    ram: DirectMap<'r>,
-    clears: Chosen,
+    ram: Ram<DirectMap<'r>>,
+}
+
+impl<'r> HasMemory for Board<'r> {
+    type Memory = Ram<DirectMap<'r>>;
+
+    fn memory(&self) -> &Self::Memory {
+        &self.ram
+    }
 }
 
 impl Hardware for Board<'_> {
-    #[inline]
-    fn load(&self, frame: Pfn, index: usize) -> u64 {
-        self.ram.load(frame, index)
-    }
-
-    #[inline]
-    fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
-        self.ram.count_run(frame, index, most, first, step)
-    }
-
-    #[inline]
-    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        self.ram.fill(table, index, count, first, step);
-    }
-
-    #[inline]
-    fn compare_exchange(
-        &self,
-        table: &TableFrame,
-        index: usize,
-        current: u64,
-        new: u64,
-    ) -> Result<(), u64> {
-        self.ram.compare_exchange(table, index, current, new)
-    }
-
-    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
-        self.ram.clear(frames, pages, &self.clears, reuse);
-    }
-
-    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
-        self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
-    }
-
     fn flush(&self, _: &Flush<'_>) {}
 
     fn publish_code(&self, _: FrameSpan) {}
@@ -107,13 +78,7 @@ impl Hardware for Board<'_> {
     }
 
     fn profile(&self) -> Profile {
-        Profile {
-            transitions: Transitions::Base,
-            contiguous: true,
-            memory_types: MemoryTypes::ENTRIES,
-            near_cache_bytes: 1 << 20,
-            clear_unit_bytes: u64::MAX,
-        }
+        Profile { contiguous: true, memory_types: MemoryTypes::ENTRIES, ..Profile::BASE }
     }
 }
 
@@ -218,7 +183,7 @@ pub(crate) fn compare(report: &mut Report) {
     let zones = [frames.span()];
     let phys = Phys::new(frames.start(), &mut slots, &mut caches, &zones).expect("sound");
     phys.add(frames).expect("the zone has all frames");
-    let board = Board { ram, clears: Chosen::default_with_vectors() };
+    let board = Board { ram: Ram::new(ram, Chosen::default_with_vectors()) };
     let mut taken = [(); 3].map(|()| [Vec::new(), Vec::new()]);
     for round in 0..=report.rounds() {
         let both = [quire(&board, &phys), multiarch()];

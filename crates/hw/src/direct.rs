@@ -34,7 +34,7 @@ pub struct DirectMap<'r> {
     poison: &'r [AtomicU64],
 }
 
-/// Why memory cannot be mapped.
+/// The reason why memory cannot be mapped, or handed out early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
     /// Base pages of `1 << page_shift` bytes do not exist: the shift must be 12 to 16.
@@ -69,6 +69,16 @@ pub enum SetupError {
         /// The other's frames.
         other: FrameSpan,
     },
+    /// There is no room for one more piece of early memory.
+    Pieces {
+        /// How many there may be.
+        most: usize,
+    },
+    /// No piece of early memory has as many bytes in a row.
+    Short {
+        /// How many.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for SetupError {
@@ -82,6 +92,8 @@ impl fmt::Display for SetupError {
             Self::PoisonMap { least } => write!(f, "the poison map needs {least} words"),
             Self::Banks { most } => write!(f, "there is no room for more than {most} banks"),
             Self::Touches { other } => write!(f, "the bank touches the one of {other:?}"),
+            Self::Pieces { most } => write!(f, "RAM is in more than {most} pieces"),
+            Self::Short { bytes } => write!(f, "no {bytes} bytes in a row are free"),
         }
     }
 }

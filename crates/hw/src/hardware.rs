@@ -1,19 +1,13 @@
 //! The trait an embedder implements.
 
-use core::fmt;
-use core::ops::Range;
+use quire_units::{CpuId, FrameSpan, MemoryType};
 
-use quire_units::{CpuId, FrameSpan, MemoryType, Pfn};
+use crate::{Flush, Memory};
 
-use crate::{Flush, FrameRun, TableFrame};
-
-/// The effects Quire needs. All methods may be called by several CPUs at once.
+/// The effects Quire needs: accesses to RAM, which are [`Memory`], and these. All methods may be
+/// called by several CPUs at once.
 ///
 /// Laws, which the library relies on for correctness:
-/// * `load`, `fill` and `compare_exchange` act on each 64-bit word atomically, `load` with
-///   acquire, the other two with release semantics.
-/// * The hardware's table walker sees the words in the order of those calls (arm64: an `ISH` store
-///   barrier after a `fill` or exchange that makes an entry valid).
 /// * Before [`flush`](Self::flush), the library orders its changes of tables by a sequentially
 ///   consistent fence. An implementation reads the set of CPUs after that, so it sees each CPU that
 ///   was added to the set before it could have walked the tables as they were.
@@ -28,51 +22,7 @@ use crate::{Flush, FrameRun, TableFrame};
 ///   riscv64's SBI, whose firmware interrupts a CPU in machine mode), either will do.
 ///
 /// Module [`flush`](crate::flush) says for each ISA which instructions keep these laws.
-pub trait Hardware: Sync {
-    /// Word `index` of `frame`. Any frame of RAM may be read, also one that another CPU is about
-    /// to free or reuse: readers validate afterwards what they read.
-    fn load(&self, frame: Pfn, index: usize) -> u64;
-
-    /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, …,
-    /// the words that [`fill`](Self::fill) would have written. Ordered as a `load` of each.
-    ///
-    /// Scans of tables spend their time here, so an implementation faster than word by word pays;
-    /// [`DirectMap::count_run`](crate::DirectMap::count_run) is one.
-    fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
-        let mut expected = first;
-        let same = |at: &usize| {
-            let same = self.load(frame, *at) == expected;
-            expected = expected.wrapping_add(step);
-            same
-        };
-        (index..index + most).take_while(same).count()
-    }
-
-    /// Writes `count` words from `index` on: `first`, `first + step`, `first + 2·step`, …
-    /// (wrapping).
-    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64);
-
-    /// Writes `new` to word `index` if it holds `current`.
-    ///
-    /// # Errors
-    /// The word's value, if it was another; nothing is written then.
-    fn compare_exchange(
-        &self,
-        table: &TableFrame,
-        index: usize,
-        current: u64,
-        new: u64,
-    ) -> Result<(), u64>;
-
-    /// Zeroes frames `pages` of `frames` (counted from its first), as one extent.
-    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse);
-
-    /// Copies `from` over the frames of `to` from number `at` (counted from its first) on.
-    ///
-    /// # Errors
-    /// The frame whose memory failed. The frames before it were copied.
-    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned>;
-
+pub trait Hardware: Memory {
     /// Drops translations. Returns once it is done: module [`flush`](crate::flush) has the laws,
     /// and the instructions of each ISA that keep them.
     fn flush(&self, flush: &Flush<'_>);
@@ -115,15 +65,6 @@ pub trait Hardware: Sync {
     fn profile(&self) -> Profile;
 }
 
-/// Whether cleared memory will be touched soon, so that caching it pays.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Reuse {
-    /// The extent is about to be read or written: leave it in the near caches.
-    Soon,
-    /// No access is expected soon: the fastest way to zero it, whatever that leaves in the caches.
-    Later,
-}
-
 /// The CPUs' abilities beyond the ISA's base, found at boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Profile {
@@ -145,6 +86,19 @@ pub struct Profile {
     /// How many bytes may be cleared between two points at which another task may run.
     /// `u64::MAX` where the kernel can be preempted at any instruction.
     pub clear_unit_bytes: u64,
+}
+
+impl Profile {
+    /// The abilities that no CPU lacks, to name others beside them: no contiguous blocks, memory
+    /// types by the platform alone, L2 caches of 1 MiB, and a kernel that can be preempted at any
+    /// instruction.
+    pub const BASE: Self = Self {
+        transitions: Transitions::Base,
+        contiguous: false,
+        memory_types: MemoryTypes::PLATFORM,
+        near_cache_bytes: 1 << 20,
+        clear_unit_bytes: u64::MAX,
+    };
 }
 
 /// How a live entry may change its size or contiguity.
@@ -194,18 +148,3 @@ pub enum TypedBy {
     /// Nothing can: the library refuses to map frames of this type.
     Nothing,
 }
-
-/// A frame whose memory reported an uncorrectable error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Poisoned {
-    /// Which frame.
-    pub frame: Pfn,
-}
-
-impl fmt::Display for Poisoned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} holds an uncorrectable memory error", self.frame)
-    }
-}
-
-impl core::error::Error for Poisoned {}

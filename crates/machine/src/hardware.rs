@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
-use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame};
+use quire_hw::{Flush, FrameRun, Hardware, Memory, Poisoned, Profile, Reuse, TableFrame};
 use quire_units::{CpuId, FrameSpan, PageSpan, Pfn};
 
 use crate::counters::add;
@@ -14,7 +14,7 @@ use crate::lock;
 use crate::machine::Machine;
 use crate::tlb::{reaches, reaches_tables};
 
-impl Hardware for Machine<'_> {
+impl Memory for Machine<'_> {
     #[inline]
     fn load(&self, frame: Pfn, index: usize) -> u64 {
         self.ram.load(frame, index)
@@ -71,7 +71,9 @@ impl Hardware for Machine<'_> {
         // A page is copied because a program is about to write it.
         self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
     }
+}
 
+impl Hardware for Machine<'_> {
     fn flush(&self, flush: &Flush<'_>) {
         self.moment();
         // Entries first, then the set of CPUs: the counterpart of the fence in `Cpu::switch`.

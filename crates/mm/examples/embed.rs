@@ -14,15 +14,14 @@
 //! ```
 
 use std::error::Error;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use quire::arch::{Arch, Attrs, X86_64};
 use quire::fault::SizePolicy;
 use quire::hw::{
-    Chosen, DirectMap, Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse,
+    Chosen, DirectMap, Flush, FrameRun, Hardware, HasMemory, Memory, MemoryTypes, Profile, Ram,
+    Reuse,
 };
-use quire::hw::{TableFrame, Transitions};
 use quire::phys::{CpuCache, Slot};
 use quire::space::Request;
 use quire::stats::{Counters, Event};
@@ -36,38 +35,18 @@ const PAGE_BYTES: usize = 1 << X86_64::PAGE_SHIFT;
 
 /// The board. RAM is all at one place, so that a [`DirectMap`] does most of the work.
 struct Board<'r> {
-    ram: DirectMap<'r>,
-    /// The ways to clear each size: defaults for this CPU; `quire::hw::calibrate` measures them.
-    clears: Chosen,
+    ram: Ram<DirectMap<'r>>,
+}
+
+impl<'r> HasMemory for Board<'r> {
+    type Memory = Ram<DirectMap<'r>>;
+
+    fn memory(&self) -> &Self::Memory {
+        &self.ram
+    }
 }
 
 impl Hardware for Board<'_> {
-    fn load(&self, frame: Pfn, index: usize) -> u64 {
-        self.ram.load(frame, index)
-    }
-
-    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        self.ram.fill(table, index, count, first, step);
-    }
-
-    fn compare_exchange(
-        &self,
-        table: &TableFrame,
-        index: usize,
-        current: u64,
-        new: u64,
-    ) -> Result<(), u64> {
-        self.ram.compare_exchange(table, index, current, new)
-    }
-
-    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
-        self.ram.clear(frames, pages, &self.clears, reuse);
-    }
-
-    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
-        self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
-    }
-
     /// A kernel executes INVLPG here, sends an IPI to the other CPUs in `flush.cpus`, and waits for
     /// them. This board has no MMU and therefore no translations: it only prints.
     fn flush(&self, flush: &Flush<'_>) {
@@ -82,13 +61,7 @@ impl Hardware for Board<'_> {
     }
 
     fn profile(&self) -> Profile {
-        Profile {
-            transitions: Transitions::Base,
-            contiguous: true,
-            memory_types: MemoryTypes::ENTRIES,
-            near_cache_bytes: 1 << 20,
-            clear_unit_bytes: u64::MAX,
-        }
+        Profile { contiguous: true, memory_types: MemoryTypes::ENTRIES, ..Profile::BASE }
     }
 }
 
@@ -124,7 +97,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // `frames` is the right to all of RAM. It exists once; without it no code can write a frame.
     let ram = &mut memory[start..start + RAM_BYTES];
     let (ram, frames) = DirectMap::new_zeroed(ram, FIRST, X86_64::PAGE_SHIFT)?;
-    tour(Board { ram, clears: Chosen::default_with_vectors() }, frames)
+    // The ways to clear each size: defaults for this CPU; `quire::hw::calibrate` measures them.
+    tour(Board { ram: Ram::new(ram, Chosen::default_with_vectors()) }, frames)
 }
 
 fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {

@@ -1,27 +1,14 @@
 //! Two disks in RAM, one with a file and one to swap to. A disk is a run of frames; it reads and
 //! writes by the same copy that the library uses, so that none of this is unsafe.
 
-use quire::cache::{FileId, FilePages, Reads};
-use quire::hw::{FrameRun, Hardware};
-use quire::units::FrameSpan;
-use quire::{Error, ReadFailed, WriteFailed};
-use sbi_rt::HartMask;
-use spin::Once;
-
-use crate::mm;
-use crate::process::PROCESSES;
+use crate::*;
 
 /// The numbers of the file and of the swap device: the order in which they are opened.
 pub const FILE: FileId = FileId(0);
 pub const SWAP: FileId = FileId(1);
 
 /// The disks by the number of their file. Page `n` of a file is frame `n` of its disk.
-static DISKS: Once<[FrameRun; 2]> = Once::new();
-
-/// Sets the disks. Their first user comes later.
-pub fn set_up(disks: [FrameRun; 2]) {
-    DISKS.call_once(|| disks);
-}
+pub static DISKS: Once<[FrameRun; 2]> = Once::new();
 
 /// The disk of a file.
 pub fn of(file: FileId) -> &'static FrameRun {
@@ -32,14 +19,9 @@ pub fn of(file: FileId) -> &'static FrameRun {
 /// and calls `read_done` when the device has answered.
 pub fn read(mut reads: Reads) -> Result<(), Error> {
     while let Some(read) = mm().files().next_read(&mut reads)? {
-        let (pages, board) = (read.pages(), mm().hardware());
+        let pages = read.pages();
         let from = FrameSpan::new(of(read.file()).start().add(pages.start), pages.count());
-        let copied = board.copy(read.frames(), 0, from);
-        if read.file() == FILE {
-            // The file holds code: instruction fetches of every hart come after these stores.
-            let all = board.harts.iter().fold(0, |mask, hart| mask | 1 << hart);
-            let _ = sbi_rt::remote_fence_i(HartMask::from_mask_base(all, 0));
-        }
+        let copied = mm().hardware().copy(read.frames(), 0, from);
         mm().files().read_done(read, copied.map_err(|_| ReadFailed));
     }
     Ok(())

@@ -1,16 +1,4 @@
 //! A small kernel that embeds Quire from scratch, on QEMU's riscv64 `virt` machine: see README.md.
-//!
-//! | module | about |
-//! |---|---|
-//! | `boot` | the first instructions of each hart |
-//! | `ram` | the device tree; memory before there is a memory manager |
-//! | `board` | the hardware as the library sees it |
-//! | `mmu` | the kernel's half of each address space |
-//! | `trap` | into user mode and back |
-//! | `process` | spaces, programs that run in them, their faults |
-//! | `disk` | a file and a swap device in RAM |
-//! | `console` | lines of text; the machine's end |
-//! | `program`, `demo` | what runs, and what is shown |
 #![no_std]
 #![no_main]
 
@@ -19,25 +7,41 @@ mod boot;
 mod console;
 mod demo;
 mod disk;
+mod machine;
 mod mmu;
 mod process;
 mod program;
-mod ram;
 mod trap;
 
-use quire::arch::{Arch, Sv39};
-use quire::cache::File;
-use quire::hw::{Banks, Chosen};
+use core::arch::asm;
+use core::hint::spin_loop;
+use core::ops::Range;
+use core::ptr::with_exposed_provenance;
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
+use core::{array, iter};
+
+use dtoolkit::fdt::{Fdt, FdtNode};
+use dtoolkit::{Node, Property};
+use quire::arch::{Arch, Attrs, Sv39};
+use quire::cache::{File, FileId, FilePages, Reads, Store};
+use quire::hw::{Banks, Chosen, Early, Flush, FrameRun, Hardware, HasMemory, Memory, Profile, Ram};
 use quire::phys::{CpuCache, Slot};
-use quire::stats::Counters;
+use quire::space::{AreaFlags, At, Backing, Request};
+use quire::stats::{Counters, Event};
 use quire::swap::Swap;
-use quire::units::{Asid, Pfn};
-use quire::{Mm, Parts};
-use spin::Once;
+use quire::table::{KernelHalf, Region};
+use quire::units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire::{AllSpaces, Error, Mm, Need, Parts, ReadFailed, Stop, WriteFailed, check};
+use riscv::register::{scause, stval};
+use sbi_rt::HartMask;
+use spin::{Once, RwLock};
 
 use board::Board;
-use boot::CPUS;
-use ram::Machine;
+use boot::{CPUS, DIRECT, PARTS, REACH};
+use disk::DISKS;
+use machine::PIECES;
+use process::PROCESSES;
+use program::{FILL, PROGRAM, SUM};
 
 pub type Format = Sv39;
 pub type Space = quire::space::Space<Format>;
@@ -46,9 +50,10 @@ pub const PAGE: u64 = 1 << PAGE_SHIFT;
 
 static BOARD: Once<Board> = Once::new();
 static MM: Once<Mm<'static, Format, Board>> = Once::new();
-static KERNEL_ROOT: Once<Pfn> = Once::new();
+/// The kernel's half, which is under every root.
+static KERNEL: Once<KernelHalf> = Once::new();
 
-// The library's records, but for the slots: their number is known at run time alone.
+// The library's records, but for those whose number is known at run time alone.
 static COUNTERS: [Counters; CPUS] = [const { Counters::new() }; CPUS];
 static FILES: [File; 2] = [const { File::new() }; 2];
 static SWAPS: [Swap; 1] = [Swap::new()];
@@ -58,55 +63,43 @@ pub fn mm() -> &'static Mm<'static, Format, Board> {
     MM.get().expect("the memory manager is set up")
 }
 
-/// The root whose upper half is in all roots.
-pub fn kernel_root() -> Pfn {
-    *KERNEL_ROOT.get().expect("the kernel has tables")
-}
-
 /// Entered by each CPU on its own stack, under the boot table.
-extern "C" fn enter(hart: usize, tree: usize, cpu: usize) -> ! {
-    if cpu == 0 {
-        set_up(Machine::read(tree, hart));
+extern "C" fn enter(hart: usize, tree: usize) -> ! {
+    let is_first = boot::cpu().index() == 0;
+    if is_first {
+        set_up(tree, hart);
     }
-    mmu::set_root(kernel_root(), Asid(0));
-    mmu::flush_all();
-    if cpu != 0 {
+    mmu::set_root(KERNEL.wait().root(), Asid(0));
+    mmu::flush(Asid(0));
+    if !is_first {
         demo::work();
     }
-    (1..CPUS).for_each(|number| boot::start(mm().hardware().harts[number], number));
+    for (number, hart) in mm().hardware().harts.into_iter().enumerate().skip(1) {
+        let started = sbi_rt::hart_start(hart, PARTS[0] as usize, number);
+        assert!(started.is_ok(), "hart {hart} does not start: {started:?}");
+    }
     demo::show().unwrap_or_else(|error| panic!("{error}"));
     tell!("tiny: all is well");
-    console::end(true)
+    console::end()
 }
 
 /// From the machine's RAM to a memory manager.
-fn set_up(mut machine: Machine) {
-    let Machine { ram: pieces, finisher, harts, contiguous, .. } = machine;
-    console::set_up(finisher);
+fn set_up(tree: usize, hart: usize) {
+    let (mut early, harts, contiguous) = machine::read(tree, hart);
     tell!("harts {harts:?}, {}, contiguous blocks: {contiguous}", Format::NAME);
+    let span = early.span();
     // First the slots, one for each frame from the first to the last: they are no RAM for programs.
-    let span = machine.span();
-    let slots = machine.array(span.count as usize, Slot::empty);
-    let caches = machine.array(CPUS, CpuCache::new);
-    let zones = machine.array(1, || span);
+    let slots = early.array((0..span.count as usize).map(|_| Slot::empty())).expect("RAM");
+    let caches = early.array([const { CpuCache::new() }; CPUS]).expect("RAM");
+    let zones = early.array([span]).expect("RAM");
+    // Then the kernel's tables.
+    KERNEL.call_once(|| mmu::build(&mut early, span.end()));
     // Then the board: all that is left, as banks, and with them the right to each frame.
-    let mut ram = Banks::new();
-    let mut runs = machine.banks().map(|(bank, run)| {
-        ram.add(bank).expect("pieces of RAM that do not touch");
-        run
-    });
-    let mut first = runs.next();
-    let mut rest = [const { None }; ram::PIECES];
-    rest.iter_mut().zip(runs).for_each(|(slot, run)| *slot = Some(run));
-    let clears = Chosen::default_for_cpu();
-    let board = BOARD.call_once(|| Board { ram, clears, harts, contiguous });
-    // Then the kernel's tables, of the first bank's first frames.
-    KERNEL_ROOT.call_once(|| mmu::build(board, &pieces, finisher, &mut first).start());
-    // Then the library, which gets all other frames.
-    let parts = Parts::new(span.start, slots, caches, &COUNTERS, zones);
-    let parts = parts.files(&FILES).swaps(&SWAPS);
-    MM.call_once(|| Mm::new(board, parts).expect("sound parts"));
-    for run in first.into_iter().chain(rest.into_iter().flatten()) {
-        mm().add(run).expect("frames of the zone");
-    }
+    let (banks, rights) = early.banks().expect("whole pages");
+    let board = Board { ram: Ram::new(banks, Chosen::default_for_cpu()), harts, contiguous };
+    let board = BOARD.call_once(|| board);
+    // Then the library, which gets these frames.
+    let parts = Parts::new(span.start, slots, caches, &COUNTERS, zones).files(&FILES).swaps(&SWAPS);
+    let mm = MM.call_once(|| Mm::new(board, parts).expect("sound parts"));
+    rights.into_iter().flatten().for_each(|right| mm.add(right).expect("frames of the zone"));
 }

@@ -1,16 +1,6 @@
 //! Processes: spaces with the kernel's half, programs that run in them, and their faults.
 
-use core::hint::spin_loop;
-use core::sync::atomic::{AtomicU16, Ordering};
-
-use quire::arch::Arch;
-use quire::hw::{FrameRun, Hardware, Reuse};
-use quire::units::{Access, Asid, Order, PageSpan, Vpn};
-use quire::{AllSpaces, Error, Need, Stop};
-use spin::RwLock;
-
-use crate::trap::{Context, Trap, enter};
-use crate::{Format, PAGE_SHIFT, Space, boot, disk, kernel_root, mm, mmu};
+use crate::*;
 
 /// Where areas go: programs may have all pages below `Format::USER_PAGES`, but for the first.
 const WINDOW: PageSpan = PageSpan::new(Vpn::new(0x1000), Vpn::new(Format::USER_PAGES));
@@ -19,9 +9,9 @@ const WINDOW: PageSpan = PageSpan::new(Vpn::new(0x1000), Vpn::new(Format::USER_P
 const LEAST: u64 = 64;
 
 /// All processes by number: reclaim has to visit every space.
-pub struct Processes([RwLock<Option<Space>>; 4]);
+pub struct Processes([RwLock<Option<Space>>; 2]);
 
-pub static PROCESSES: Processes = Processes([const { RwLock::new(None) }; 4]);
+pub static PROCESSES: Processes = Processes([const { RwLock::new(None) }; 2]);
 
 impl AllSpaces<Format> for Processes {
     fn visit(&self, see: &mut dyn FnMut(&Space)) {
@@ -48,9 +38,7 @@ impl Processes {
     pub fn end(&self, number: usize) {
         // Held until the space is gone: reclaim visits all of its pages, or none.
         let mut slot = self.0[number].write();
-        if let Some(space) = slot.take() {
-            mm().destroy(space);
-        }
+        slot.take().into_iter().for_each(|space| mm().destroy(space));
     }
 
     /// Calls `act` with the space of process `number`.
@@ -65,27 +53,30 @@ impl Processes {
     /// The reason why an access of it cannot be allowed: a real kernel would send a signal.
     pub fn run(&self, number: usize, pc: u64, args: [u64; 3]) -> Result<u64, Error> {
         self.with(number, |space| {
-            let mut context = Context::new(pc, args);
             space.enter(boot::cpu());
             mmu::set_root(space.root(), space.asid());
-            let result = loop {
-                match enter(&mut context) {
-                    Trap::Call(value) => break Ok(value),
-                    Trap::Fault(address, access) => {
-                        if let Err(error) = fault(space, Vpn::new(address >> PAGE_SHIFT), access) {
-                            break Err(error);
-                        }
-                    }
-                    Trap::Other(cause) => panic!("a program stopped: cause {cause}"),
-                }
-            };
+            let result = until_call(space, trap::context(pc, args));
             // No CPU is in the space, or may have its translations, after `leave`: so first away
             // from its root, then without its translations.
-            mmu::set_root(kernel_root(), Asid(0));
+            mmu::set_root(KERNEL.wait().root(), Asid(0));
             mmu::flush(space.asid());
             space.leave(boot::cpu());
             result
         })
+    }
+}
+
+fn until_call(space: &Space, mut context: trap::Context) -> Result<u64, Error> {
+    loop {
+        trap::enter(&mut context);
+        let access = match scause::read().code() {
+            8 => return Ok(context[trap::A0]),
+            12 => Access::Execute,
+            13 => Access::Read,
+            15 => Access::Write,
+            cause => panic!("a program stopped: cause {cause}"),
+        };
+        fault(space, Vpn::new(stval::read() as u64 >> PAGE_SHIFT), access)?;
     }
 }
 
@@ -118,14 +109,9 @@ fn make_room() -> u64 {
     reclaimed.pages()
 }
 
-/// A root table for a space: zeroes in the programs' half, the kernel's entries in the other.
+/// A root table for a space: the kernel's half, and zeroes for programs.
 fn root() -> Result<FrameRun, Error> {
-    let board = mm().hardware();
     let run = mm().phys().alloc(Order::ZERO).ok_or(Error::NoMemory(Order::ZERO))?;
-    board.clear(&run, 0..1, Reuse::Soon);
-    let words = board.ram.words(&run);
-    for (at, word) in words.iter().enumerate().skip(words.len() / 2) {
-        word.store(board.load(kernel_root(), at), Ordering::Relaxed);
-    }
+    KERNEL.wait().copy_to(mm().hardware().ram.words(&run));
     Ok(run.dirtied())
 }

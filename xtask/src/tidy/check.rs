@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{
-    Finding, Tree, api, circles, crates, docs, english, files, rooms, rows, sizes, unsafety, words,
+    Finding, Tree, api, circles, crates, docs, english, files, lines, rooms, rows, sizes, unsafety,
+    words,
 };
 
 /// The places that break a house rule in the workspace at `root`, sorted by file and line.
@@ -26,7 +27,7 @@ pub(crate) fn findings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-const RULES: [fn(&Tree, &mut Vec<Finding>); 11] = [
+const RULES: [fn(&Tree, &mut Vec<Finding>); 12] = [
     crates::check,
     rooms::check,
     sizes::check,
@@ -35,6 +36,7 @@ const RULES: [fn(&Tree, &mut Vec<Finding>); 11] = [
     files::check,
     rows::check,
     docs::check,
+    lines::check,
     english::check,
     circles::check,
     api::check,

@@ -26,6 +26,7 @@ mod api;
 mod files;
 mod rows;
 mod docs;
+mod lines;
 mod check;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rooms::{Rooms, Walk};
 use super::{
-    Finding, Package, Source, Tree, docs, files, lex, rows, sizes, table, unsafety, words,
+    Finding, Package, Source, Tree, docs, files, lex, lines, rows, sizes, table, unsafety, words,
 };
 
 fn source(package: &str, path: &str, text: &str, module: &[&str]) -> Source {
@@ -343,6 +343,30 @@ fn the_readme_shows_the_example_to_the_letter() {
     };
     assert_eq!(check("fn main() {\n    other();\n}\n"), 0);
     assert_eq!(check("fn main() {\n    others();\n}\n"), 1);
+}
+
+#[test]
+fn the_examples_lines_are_those_that_the_guide_says() {
+    let code = "//! A.\n\nfn main() {\n    // No.\n    a();\n}\n";
+    let script = "/* A\n * b */\n/* c */\nENTRY(a)\n";
+    assert_eq!((lines::code_lines(code), lines::code_lines(script)), (3, 1));
+    let check = |count: &str, names: &str, long: bool| {
+        let guide = "<!-- tidy: example-lines -->\n| a | files | n |\n|---|---|---|\n";
+        let code = if long { "a();\n".repeat(601) } else { code.to_owned() };
+        let files = vec![
+            ("docs/embedding.md".into(), format!("{guide}| a | {names} | {count} |\n")),
+            ("examples/tiny/src/a.rs".into(), code),
+            ("examples/tiny/a.ld".into(), script.to_owned()),
+        ];
+        let mut findings = Vec::new();
+        lines::check(&Tree { files, ..Tree::default() }, &mut findings);
+        findings.into_iter().map(|finding| finding.sentence).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(check("4", "`src/a.rs`, `a.ld`", false), "");
+    assert!(check("5", "`src/a.rs`, `a.ld`", false).contains("4 lines of code, not 5"));
+    assert!(check("3", "`src/a.rs`", false).contains("a.ld is in no row"));
+    assert!(check("4", "`src/a.rs`, `a.ld`, `b.rs`", false).contains("there is no"));
+    assert!(check("602", "`src/a.rs`, `a.ld`", true).contains("at most 600"));
 }
 
 #[test]

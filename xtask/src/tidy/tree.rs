@@ -278,7 +278,7 @@ fn find(module: &ItemMod, dir: &Path, name: &str) -> Option<(PathBuf, PathBuf)> 
     Some((path, dir.join(name)))
 }
 
-const TEXT: [&str; 9] = ["rs", "md", "toml", "sh", "yml", "yaml", "c", "S", "txt"];
+const TEXT: [&str; 10] = ["rs", "md", "toml", "sh", "yml", "yaml", "c", "S", "txt", "ld"];
 
 /// Text files without an extension.
 const NAMED: [&str; 4] = ["Makefile", "run", "LICENSE-MIT", "LICENSE-APACHE"];

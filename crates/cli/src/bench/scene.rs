@@ -13,7 +13,7 @@ use quire::fault::SizePolicy;
 use quire::limits::ORDER_MAX;
 use quire::space::{At, Request, Space};
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware, Reuse};
+use quire_hw::{FrameRun, Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame};
+use quire_hw::{Flush, FrameRun, Hardware, Memory, Poisoned, Profile, Reuse, TableFrame};
 use quire_machine::Machine;
 use quire_units::{CpuId, FrameSpan, Pfn};
 
@@ -54,7 +54,7 @@ impl<'m, 'r> Recorder<'m, 'r> {
     }
 }
 
-impl Hardware for Recorder<'_, '_> {
+impl Memory for Recorder<'_, '_> {
     fn load(&self, frame: Pfn, index: usize) -> u64 {
         let word = self.machine.load(frame, index);
         self.note(Effect::Load { frame, index, word });
@@ -88,7 +88,9 @@ impl Hardware for Recorder<'_, '_> {
     fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
         self.machine.copy(to, at, from)
     }
+}
 
+impl Hardware for Recorder<'_, '_> {
     fn flush(&self, flush: &Flush<'_>) {
         self.machine.flush(flush);
         self.note(Effect::Flush);

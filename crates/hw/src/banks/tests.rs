@@ -8,7 +8,10 @@ use std::{format, vec};
 
 use proptest::prelude::*;
 
+use quire_units::Pfn;
+
 use super::*;
+use crate::{Chosen, FrameRun, Memory, Ram, Reuse, TableFrame};
 
 const SHIFT: u32 = 12;
 const WORDS: usize = 512;
@@ -17,7 +20,7 @@ const WORDS: usize = 512;
 const PLACES: [(u64, u64); 3] = [(0x300, 2), (0x100, 3), (0x200, 1)];
 
 /// Runs `test` on banks at [`PLACES`], with the right to each.
-fn with_banks<T>(test: impl FnOnce(&Banks<'_, 3>, Vec<FrameRun>) -> T) -> T {
+fn with_banks<T>(test: impl FnOnce(&Ram<Banks<'_, 3>>, Vec<FrameRun>) -> T) -> T {
     let mut memory = PLACES.map(|(_, frames)| vec![0_u8; ((frames as usize) + 1) << SHIFT]);
     let (mut banks, mut runs) = (Banks::new(), Vec::new());
     for (bytes, (first, frames)) in memory.iter_mut().zip(PLACES) {
@@ -27,14 +30,14 @@ fn with_banks<T>(test: impl FnOnce(&Banks<'_, 3>, Vec<FrameRun>) -> T) -> T {
         banks.add(map).unwrap();
         runs.push(run);
     }
-    test(&banks, runs)
+    test(&Ram::new(banks, Chosen::default_for_cpu()), runs)
 }
 
 #[test]
 fn the_span_reaches_over_the_holes_and_holes_load_as_zero() {
     with_banks(|banks, _| {
-        assert_eq!(banks.span(), FrameSpan::new(Pfn::new(0x100), 0x202));
-        let starts: Vec<_> = banks.iter().map(|bank| bank.span().start.get()).collect();
+        assert_eq!(banks.maps().span(), FrameSpan::new(Pfn::new(0x100), 0x202));
+        let starts: Vec<_> = banks.maps().iter().map(|bank| bank.span().start.get()).collect();
         assert_eq!(starts, [0x100, 0x200, 0x300]);
         for frame in [0, 0xff, 0x103, 0x1ff, 0x201, 0x302, u64::MAX] {
             assert_eq!(banks.load(Pfn::new(frame), 0), 0);
@@ -50,7 +53,7 @@ fn a_bank_that_touches_another_or_has_other_pages_is_refused() {
         let mut memory = vec![0_u8; 3 << 16];
         let at = memory.as_ptr().align_offset(1 << 16);
         let mut more = Banks::<'_, 4>::new();
-        banks.iter().for_each(|bank| more.add(*bank).unwrap());
+        banks.maps().iter().for_each(|bank| more.add(*bank).unwrap());
         for (first, shift, refused) in [
             (0x103, 12, true), // begins where one ends
             (0xff, 12, true),  // ends where one begins
@@ -65,7 +68,7 @@ fn a_bank_that_touches_another_or_has_other_pages_is_refused() {
             assert_eq!(copy.add(map).is_err(), refused, "{first:#x}");
             assert_eq!(format!("{copy:?}") == format!("{more:?}"), refused);
         }
-        let mut full = *banks;
+        let mut full = *banks.maps();
         let (map, _) =
             DirectMap::new(&mut memory[at..at + (1 << 12)], Pfn::new(0x800), 12).unwrap();
         assert_eq!(full.add(map), Err(SetupError::Banks { most: 3 }));
@@ -75,10 +78,9 @@ fn a_bank_that_touches_another_or_has_other_pages_is_refused() {
 #[test]
 fn a_copy_from_a_hole_fails_at_the_first_frame_that_is_missing() {
     with_banks(|banks, runs| {
-        let chosen = Chosen::default_for_cpu();
         let copy = |from, count| {
             let from = FrameSpan::new(Pfn::new(from), count);
-            banks.copy(&runs[1], 0, from, &chosen, Reuse::Soon).map_err(|bad| bad.frame.get())
+            banks.copy(&runs[1], 0, from).map_err(|bad| bad.frame.get())
         };
         assert_eq!(copy(0x150, 1), Err(0x150));
         assert_eq!(copy(0x200, 2), Err(0x201));
@@ -128,8 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// The words that are not zero.
 type Model = BTreeMap<(u64, usize), u64>;
 
-fn carry_out(banks: &Banks<'_, 3>, runs: &[FrameRun], model: &mut Model, step: &Step) {
-    let chosen = Chosen::default_for_cpu();
+fn carry_out(banks: &Ram<Banks<'_, 3>>, runs: &[FrameRun], model: &mut Model, step: &Step) {
     let number = |(bank, page): (usize, u64)| PLACES[bank].0 + page;
     // SAFETY: the runs are this test's, and only one thread writes them.
     let table = |at| unsafe { TableFrame::mint(Pfn::new(number(at))) };
@@ -148,13 +149,13 @@ fn carry_out(banks: &Banks<'_, 3>, runs: &[FrameRun], model: &mut Model, step: &
             *cell = if expected.is_ok() { new } else { *cell };
         }
         Step::Clear { at: (bank, page) } => {
-            banks.clear(&runs[bank], page..page + 1, &chosen, Reuse::Soon);
+            banks.clear(&runs[bank], page..page + 1, Reuse::Soon);
             model.retain(|place, _| place.0 != number((bank, page)));
         }
         Step::Copy { to: (bank, page), from } => {
             let (to, from) = (number((bank, page)), number(from));
             let span = FrameSpan::new(Pfn::new(from), 1);
-            let copied = banks.copy(&runs[bank], page, span, &chosen, Reuse::Soon);
+            let copied = banks.copy(&runs[bank], page, span);
             assert_eq!(copied, Ok(()));
             for word in 0..WORDS {
                 let value = model.get(&(from, word)).copied().unwrap_or(0);

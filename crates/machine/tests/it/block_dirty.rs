@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::scene::{Scene, clean, configs, fires, joined, on_blocks, parted, quiet};
 use crate::support::{self, ASID, Ends, Space, Want, leaf_word, on, table_word, used};
-use quire_hw::Hardware;
+use quire_hw::{Hardware, Memory};
 use quire_machine::{Config, Machine, Rule, TrapKind, Why};
 use quire_units::{CpuId, FrameSpan, Order, Prot, VirtAddr, Vpn};
 

@@ -3,7 +3,7 @@
 
 use crate::support::scene::{Scene, configs, fires, joined, on_blocks, parted, quiet};
 use crate::support::{ASID, on};
-use quire_hw::{Flush, Hardware};
+use quire_hw::{Flush, Hardware, Memory};
 use quire_machine::{Config, Examine, Rule, Why};
 use quire_units::{CpuSet, Order, Prot};
 

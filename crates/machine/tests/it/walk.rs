@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{self, ASID, Ends, Space, Want, leaf_word, on, on_each, page, used};
 use proptest::prelude::*;
-use quire_hw::{Chosen, Flush, FrameRun, Hardware, Pieces, Poisoned, Reuse};
+use quire_hw::{Chosen, Flush, FrameRun, Hardware, Memory, Pieces, Poisoned, Reuse};
 use quire_machine::{Config, ConfigError, Isa, Machine, MachineError, TrapKind};
 use quire_units::{Asid, CpuId, FrameSpan, Order, Pfn, Prot, Vpn};
 

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use quire_arch::{Arch, Arm64k, X86_64};
-use quire_hw::Hardware;
+use quire_hw::Memory;
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{CpuId, Order, Pfn};
 

@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use quire_arch::{Arch, Arm4k, Attrs, Entry, Level, Sv48, X86_64};
-use quire_hw::Hardware;
+use quire_hw::{Hardware, Memory};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, Vpn};
 

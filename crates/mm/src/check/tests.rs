@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use quire_arch::{Arch, Attrs, Level, X86_64};
-use quire_hw::Hardware;
+use quire_hw::Memory;
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
 

@@ -4,7 +4,7 @@
 use std::vec::Vec;
 
 use quire_hw::{
-    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+    Flush, FrameRun, Hardware, Memory, MemoryTypes, Poisoned, Profile, Reuse, TableFrame,
 };
 use quire_units::{CpuId, FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
@@ -33,7 +33,7 @@ impl Words {
     }
 }
 
-impl Hardware for Words {
+impl Memory for Words {
     fn load(&self, frame: Pfn, index: usize) -> u64 {
         self.word(frame, index).load(Ordering::Acquire)
     }
@@ -54,7 +54,9 @@ impl Hardware for Words {
     fn copy(&self, _: &FrameRun, _: u64, _: FrameSpan) -> Result<(), Poisoned> {
         Ok(())
     }
+}
 
+impl Hardware for Words {
     fn flush(&self, _: &Flush<'_>) {}
 
     fn publish_code(&self, _: FrameSpan) {}
@@ -64,13 +66,7 @@ impl Hardware for Words {
     }
 
     fn profile(&self) -> Profile {
-        Profile {
-            transitions: Transitions::Base,
-            contiguous: true,
-            memory_types: MemoryTypes::ENTRIES,
-            near_cache_bytes: 1 << 20,
-            clear_unit_bytes: u64::MAX,
-        }
+        Profile { contiguous: true, memory_types: MemoryTypes::ENTRIES, ..Profile::BASE }
     }
 }
 

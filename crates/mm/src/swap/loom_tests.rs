@@ -9,7 +9,8 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use quire_arch::X86_64;
 use quire_hw::{
-    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+    Flush, FrameRun, Hardware, Memory, MemoryTypes, Poisoned, Profile, Reuse, TableFrame,
+    Transitions,
 };
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
@@ -41,7 +42,7 @@ impl Board {
     }
 }
 
-impl Hardware for Board {
+impl Memory for Board {
     fn load(&self, frame: Pfn, index: usize) -> u64 {
         let rest = if frame.get() < self.first_cluster { 0 } else { TAKEN };
         self.word(frame, index).map_or(rest, |word| word.load(Ordering::Acquire))
@@ -64,7 +65,9 @@ impl Hardware for Board {
     fn copy(&self, _: &FrameRun, _: u64, from: FrameSpan) -> Result<(), Poisoned> {
         Err(Poisoned { frame: from.start })
     }
+}
 
+impl Hardware for Board {
     fn flush(&self, _: &Flush<'_>) {}
 
     fn publish_code(&self, _: FrameSpan) {}

@@ -4,7 +4,7 @@
 use std::vec::Vec;
 
 use quire_arch::{Arch, Arm4k, Attrs, Level, Sv39};
-use quire_hw::{Hardware, Reuse};
+use quire_hw::{Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
 

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use quire_hw::{
-    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+    Flush, FrameRun, Hardware, Memory, MemoryTypes, Poisoned, Profile, Reuse, TableFrame,
+    Transitions,
 };
 use quire_units::{CpuId, FrameSpan, Pfn};
 
@@ -21,7 +22,7 @@ impl<const FRAMES: usize, const WORDS: usize> Board<FRAMES, WORDS> {
     }
 }
 
-impl<const FRAMES: usize, const WORDS: usize> Hardware for Board<FRAMES, WORDS> {
+impl<const FRAMES: usize, const WORDS: usize> Memory for Board<FRAMES, WORDS> {
     fn load(&self, frame: Pfn, index: usize) -> u64 {
         self.word(frame, index).map_or(0, |word| word.load(Ordering::Acquire))
     }
@@ -52,7 +53,9 @@ impl<const FRAMES: usize, const WORDS: usize> Hardware for Board<FRAMES, WORDS> 
     fn copy(&self, _: &FrameRun, _: u64, from: FrameSpan) -> Result<(), Poisoned> {
         Err(Poisoned { frame: from.start })
     }
+}
 
+impl<const FRAMES: usize, const WORDS: usize> Hardware for Board<FRAMES, WORDS> {
     fn flush(&self, _: &Flush<'_>) {}
 
     fn publish_code(&self, _: FrameSpan) {}

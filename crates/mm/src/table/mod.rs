@@ -12,6 +12,7 @@
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
 //!   map, split, divide, fork, relocate        changes of more than one table
+//!   own                                       the kernel's half, made once
 //! ```
 //!
 //! ## Lock, then ask
@@ -51,6 +52,7 @@ mod look;
 pub(crate) mod map;
 mod mark;
 mod noted;
+mod own;
 mod publish;
 mod regrant;
 mod relocate;
@@ -84,6 +86,7 @@ pub use look::{Seen, Sight};
 pub(crate) use map::Lack;
 pub use mark::{MarkKind, Marks};
 pub(crate) use noted::Discard;
+pub use own::{KernelHalf, Region};
 pub(crate) use run::{Run, What};
 pub(crate) use take::Taking;
 pub(crate) use walk::{Place, Tables};

@@ -4,7 +4,7 @@
 use std::vec::Vec;
 
 use quire_arch::{Arch, Attrs, Level, X86_64};
-use quire_hw::{FrameRun, Hardware, Reuse};
+use quire_hw::{FrameRun, Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Prot, Vpn};
 

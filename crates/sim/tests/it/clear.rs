@@ -13,7 +13,8 @@ use quire::space::{At, Request};
 use quire::stats::Event;
 use quire_arch::{Arch, Arm16k, X86_64};
 use quire_hw::{
-    Flush, FrameRun, Hardware, MemoryTypes, Poisoned, Profile, Reuse, TableFrame, Transitions,
+    Flush, FrameRun, Hardware, Memory, MemoryTypes, Poisoned, Profile, Reuse, TableFrame,
+    Transitions,
 };
 use quire_machine::{Config, Machine};
 use quire_sim::system;
@@ -65,7 +66,7 @@ impl Recorder {
     }
 }
 
-impl Hardware for Recorder {
+impl Memory for Recorder {
     fn load(&self, _: Pfn, _: usize) -> u64 {
         unreachable!("clearing loads no table")
     }
@@ -88,6 +89,9 @@ impl Hardware for Recorder {
         self.seen.lock().unwrap().push(Seen::Clear(at..at + from.count, Reuse::Soon));
         Ok(())
     }
+}
+
+impl Hardware for Recorder {
     fn flush(&self, _: &Flush<'_>) {
         unreachable!("clearing flushes nothing")
     }

@@ -1,14 +1,13 @@
 //! The laws of [`Hardware::flush`], broken one at a time by a hardware in front of the machine. The
 //! library does its part, so only the examiner can tell.
 
-use std::ops::Range;
 use std::sync::Mutex;
 
 use quire::Mm;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
 use quire_arch::{Arch, Arm4k, Sv39, Sv48, X86_64};
-use quire_hw::{Flush, FrameRun, Hardware, Pieces, Poisoned, Profile, Reuse, TableFrame};
+use quire_hw::{Flush, Hardware, HasMemory, Pieces, Profile};
 use quire_machine::{Config, Cpu, Machine, Rule};
 use quire_sim::program::Program;
 use quire_sim::stage::stage;
@@ -83,33 +82,15 @@ impl Lawless<'_, '_> {
     }
 }
 
+impl<'ram> HasMemory for Lawless<'_, 'ram> {
+    type Memory = Machine<'ram>;
+
+    fn memory(&self) -> &Self::Memory {
+        self.machine
+    }
+}
+
 impl Hardware for Lawless<'_, '_> {
-    fn load(&self, frame: Pfn, index: usize) -> u64 {
-        self.machine.load(frame, index)
-    }
-
-    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        self.machine.fill(table, index, count, first, step);
-    }
-
-    fn compare_exchange(
-        &self,
-        table: &TableFrame,
-        index: usize,
-        current: u64,
-        new: u64,
-    ) -> Result<(), u64> {
-        self.machine.compare_exchange(table, index, current, new)
-    }
-
-    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
-        self.machine.clear(frames, pages, reuse);
-    }
-
-    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
-        self.machine.copy(to, at, from)
-    }
-
     fn flush(&self, flush: &Flush<'_>) {
         let own = Hardware::cpu(self);
         let all = set((0..self.machine.config().cpus).map(CpuId::new));

@@ -10,7 +10,7 @@ use quire::phys::Kind;
 use quire::tags::Tag;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Entry, Level};
 use quire_arch::{Sv39, Sv48, Sv57, X86_64, X86_64La57};
-use quire_hw::{Flush, FrameRun, Hardware, Pieces, Reuse, Transitions};
+use quire_hw::{Flush, FrameRun, Hardware, Memory, Pieces, Reuse, Transitions};
 use quire_machine::mmu::Meaning;
 use quire_machine::{Config, Cpu, Machine, TrapKind};
 use quire_sim::system;

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame};
+use quire_hw::{Flush, FrameRun, Hardware, Memory, Poisoned, Profile, Reuse, TableFrame};
 use quire_machine::{Cpu, Machine};
 use quire_units::{CpuId, CpuSet, FrameSpan, Pfn};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl<'m, 'r> Turns<'m, 'r> {
     }
 }
 
-impl Hardware for Turns<'_, '_> {
+impl Memory for Turns<'_, '_> {
     fn load(&self, frame: Pfn, index: usize) -> u64 {
         self.machine().load(frame, index)
     }
@@ -79,7 +79,9 @@ impl Hardware for Turns<'_, '_> {
             self.machine().copy(to, at + page, one)
         })
     }
+}
 
+impl Hardware for Turns<'_, '_> {
     fn flush(&self, flush: &Flush<'_>) {
         for cpu in flush.cpus.iter() {
             let one = CpuSet::new();

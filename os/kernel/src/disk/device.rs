@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use quire::Held;
 use quire::cache;
-use quire::hw::{FrameRun, Hardware, Reuse};
+use quire::hw::{FrameRun, Memory, Reuse};
 use quire::units::{Order, Pfn};
 use quire_linux::files::Source;
 use quire_linux::{Errno, Result};

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use core::ops::Range;
 
 use quire::cache;
-use quire::hw::{FrameRun, Hardware};
+use quire::hw::{FrameRun, Memory};
 use quire::units::{FrameSpan, Order};
 use quire_linux::files::{Block, Number};
 use quire_linux::{Errno, Result};

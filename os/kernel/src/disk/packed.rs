@@ -18,7 +18,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::cache;
-use quire::hw::{FrameRun, Hardware};
+use quire::hw::{FrameRun, Memory};
 use quire::units::{FrameSpan, Order};
 use quire_linux::files::{Block, Caller, Number, Source, Stored};
 use quire_linux::{Errno, Result};

@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use quire::cache;
-use quire::hw::{FrameRun, Hardware, Reuse};
+use quire::hw::{FrameRun, Memory, Reuse};
 use quire::units::{FrameSpan, Order};
 use quire_linux::files::{Block, Caller, Number, Source, Stored};
 use quire_linux::{Errno, Result};

@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::hw::{
-    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
+    Chosen, DirectMap, Flush, FrameRun, Hardware, Memory, Poisoned, Profile, Reuse, TableFrame,
     count_words, fill_words,
 };
 use quire::units::{CpuId, FrameSpan, Pfn};
@@ -113,7 +113,7 @@ fn fill(words: &[AtomicU64], first: u64, step: u64) {
     fill_words(words, first, step);
 }
 
-impl Hardware for Board {
+impl Memory for Board {
     #[inline(always)]
     fn load(&self, frame: Pfn, index: usize) -> u64 {
         if self.shows(frame) {
@@ -185,7 +185,9 @@ impl Hardware for Board {
         }
         self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
     }
+}
 
+impl Hardware for Board {
     #[inline]
     fn flush(&self, flush: &Flush<'_>) {
         isa::flush(flush);

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
-use quire::hw::{FrameRun, Hardware, Reuse};
+use quire::hw::{FrameRun, Memory as _, Reuse};
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
 use quire::{Error, Need, Pinned, Populated, Resolved, Stop};

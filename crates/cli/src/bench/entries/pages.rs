@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use quire_arch::{Arch, Attrs, Entry, Level};
-use quire_hw::{Flush, FrameRun, Hardware, Pieces, Reuse};
+use quire_hw::{Flush, FrameRun, Hardware, Memory, Pieces, Reuse};
 use quire_units::{CpuSet, Order, Pfn, Prot};
 
 use crate::bench::scene::{CPU, Scene};

@@ -10,7 +10,7 @@ use quire::Stop;
 use quire::space::{Request, Space};
 use quire_arch::{Arch, X86_64};
 use quire_hw::extent::Backend;
-use quire_hw::{Chosen, FrameRun, Hardware, Reuse, read_through};
+use quire_hw::{Chosen, FrameRun, Memory, Reuse, read_through};
 use quire_machine::{Config, Machine, Ram};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan};

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FilePages, Read, Reads};
 use quire::{Need, PagedOut, Resolved, Scope, Stop, Write};
 use quire_arch::Arch;
-use quire_hw::Hardware;
+use quire_hw::Memory;
 use quire_units::{Access, Order};
 
 use super::scene::Scene;

@@ -5,7 +5,7 @@ use quire::cache::{FileId, FilePages, FileSize, Pattern, Read, Readahead, Reads,
 use quire::limits::ORDER_MAX;
 use quire::{Error, Need, Stop};
 use quire_arch::{Arch, X86_64};
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::{FrameRun, Memory};
 use quire_machine::{Config, Machine, Ram};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{FrameSpan, Order};

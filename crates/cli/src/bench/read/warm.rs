@@ -3,7 +3,7 @@
 use anyhow::Result;
 use quire::cache::{FileId, FilePages, Readahead};
 use quire::{Error, Stop};
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::{FrameRun, Memory};
 use quire_units::FrameSpan;
 
 use super::scene::Scene;

@@ -10,7 +10,7 @@ pub(crate) mod scene;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quire_hw::{Flush, FrameRun, Hardware, Pieces, TableFrame};
+use quire_hw::{Flush, FrameRun, Hardware, Memory, Pieces, TableFrame};
 use quire_machine::{Config, Cpu, Granule, Isa, Machine, Ram};
 use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn, Prot, VirtAddr, Vpn};
 

@@ -193,8 +193,7 @@ pub fn profile() -> Profile {
         transitions: if features.relaxed { Transitions::BbmLevel2 } else { Transitions::Base },
         contiguous: true,
         memory_types: MemoryTypes::ENTRIES,
-        near_cache_bytes: 1 << 20,
-        clear_unit_bytes: u64::MAX,
+        ..Profile::BASE
     }
 }
 

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use quire::arch::Arch;
 use quire::hw::extent::Backend;
-use quire::hw::{Chosen, Flush, MemoryTypes, Pieces, Profile, Transitions};
+use quire::hw::{Chosen, Flush, MemoryTypes, Pieces, Profile};
 use quire::tags::Entered;
 use quire::units::{FrameSpan, PageSpan, Pfn, Vpn};
 
@@ -147,14 +147,12 @@ pub fn fence_fetches() {
 pub fn profile() -> Profile {
     let features = cpu::features();
     Profile {
-        transitions: Transitions::Base,
         contiguous: features.folds,
         memory_types: match features.types {
             true => MemoryTypes::ENTRIES,
             false => MemoryTypes::PLATFORM,
         },
-        near_cache_bytes: 1 << 20,
-        clear_unit_bytes: u64::MAX,
+        ..Profile::BASE
     }
 }
 

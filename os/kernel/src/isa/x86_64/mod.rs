@@ -19,7 +19,7 @@ mod user;
 
 use quire::arch::x86_64::X86;
 use quire::arch::{Attrs, memory_slots};
-use quire::hw::{Chosen, MemoryTypes, Profile, Transitions};
+use quire::hw::{Chosen, MemoryTypes, Profile};
 use quire::units::FrameSpan;
 use x86_64::instructions::port::Port;
 
@@ -74,13 +74,7 @@ pub fn devices() -> impl Iterator<Item = (u64, u64)> {
 
 /// The features of the CPUs.
 pub fn profile() -> Profile {
-    Profile {
-        transitions: Transitions::Base,
-        contiguous: true,
-        memory_types: MemoryTypes::ENTRIES,
-        near_cache_bytes: 1 << 20,
-        clear_unit_bytes: u64::MAX,
-    }
+    Profile { contiguous: true, memory_types: MemoryTypes::ENTRIES, ..Profile::BASE }
 }
 
 /// The CPU's features in the auxiliary vector: `AT_HWCAP` (CPUID leaf 1, EDX) and `AT_HWCAP2`.
