@@ -99,6 +99,24 @@ impl<'r, const MOST: usize> Banks<'r, MOST> {
         self.bank(frame).map_or(0, |bank| bank.count_run(frame, index, most, first, step))
     }
 
+    /// As [`DirectMap::load_words`]; zeroes in a hole.
+    #[inline]
+    pub fn load_words(&self, frame: Pfn, index: usize, into: &mut [u64]) {
+        match self.bank(frame) {
+            Some(bank) => bank.load_words(frame, index, into),
+            None => into.fill(0),
+        }
+    }
+
+    /// As [`DirectMap::store_words`].
+    ///
+    /// # Panics
+    /// When the words are not all within the frame, or no bank has it.
+    #[inline]
+    pub fn store_words(&self, table: &TableFrame, index: usize, values: &[u64]) {
+        self.owner(table.frame()).store_words(table, index, values);
+    }
+
     /// As [`DirectMap::fill`].
     ///
     /// # Panics

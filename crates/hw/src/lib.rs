@@ -31,4 +31,4 @@ pub use flush::{Flush, Pieces};
 pub use foreign::ForeignFrames;
 pub use frame::{FrameRun, TableFrame};
 pub use hardware::{Hardware, MemoryTypes, Poisoned, Profile, Reuse, Transitions, TypedBy};
-pub use words::{count_words, fill_words};
+pub use words::{count_words, fill_words, load_words, store_words};
