@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire_units::{FrameSpan, Pfn, PhysAddr};
 
+use crate::words::{load_words, store_words};
 use crate::{Chosen, FrameRun, Poisoned, Reuse, TableFrame, count_words, fill_words};
 
 /// All of RAM, and the accesses to it that [`Hardware`](crate::Hardware) is implemented with.
@@ -248,6 +249,27 @@ impl<'r> DirectMap<'r> {
         let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
         let words = words.get(index..).and_then(|words| words.get(..most)).unwrap_or_default();
         count_words(words, first, step)
+    }
+
+    /// The words of `frame` from `index` on, into `into`; zeroes where the frame does not exist or
+    /// has fewer than `index + into.len()` words.
+    #[inline]
+    pub fn load_words(&self, frame: Pfn, index: usize, into: &mut [u64]) {
+        let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
+        match words.get(index..).and_then(|words| words.get(..into.len())) {
+            Some(words) => load_words(words, into),
+            None => into.fill(0),
+        }
+    }
+
+    /// Writes `values` from word `index` on, each with release ordering after all stores before the
+    /// call.
+    ///
+    /// # Panics
+    /// When the words are not all within the frame, or the frame is not of this map.
+    #[inline]
+    pub fn store_words(&self, table: &TableFrame, index: usize, values: &[u64]) {
+        store_words(&self.table(table)[index..index + values.len()], values);
     }
 
     /// Writes `count` words from `index` on: `first`, `first + step`, … (wrapping), each with

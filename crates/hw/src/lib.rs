@@ -38,4 +38,4 @@ pub use frame::{FrameRun, TableFrame};
 pub use hardware::{Hardware, MemoryTypes, Profile, Transitions, TypedBy};
 pub use memory::{HasMemory, Memory, Poisoned, Reuse};
 pub use ram::{Maps, Ram};
-pub use words::{count_words, fill_words};
+pub use words::{count_words, fill_words, load_words, store_words};

@@ -35,6 +35,19 @@ pub trait Memory: Sync {
         (index..index + most).take_while(same).count()
     }
 
+    /// The words of `frame` from `index` on, into all of `words`. Each is as a `load` would return
+    /// it at some moment of the call: they need not be of one moment. Only hardware can change
+    /// words of a locked table, each on its own, so the holder needs no order among them, and an
+    /// implementation may load several at once.
+    fn load_words(&self, frame: Pfn, index: usize, words: &mut [u64]) {
+        words.iter_mut().enumerate().for_each(|(at, word)| *word = self.load(frame, index + at));
+    }
+
+    /// Writes `words` from `index` on, each as [`fill`](Self::fill) would and in any order.
+    fn store_words(&self, table: &TableFrame, index: usize, words: &[u64]) {
+        words.iter().enumerate().for_each(|(at, word)| self.fill(table, index + at, 1, *word, 0));
+    }
+
     /// Writes `count` words from `index` on: `first`, `first + step`, `first + 2·step`, …
     /// (wrapping).
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64);
@@ -79,6 +92,16 @@ impl<T: HasMemory> Memory for T {
     #[inline(always)]
     fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
         self.memory().count_run(frame, index, most, first, step)
+    }
+
+    #[inline(always)]
+    fn load_words(&self, frame: Pfn, index: usize, words: &mut [u64]) {
+        self.memory().load_words(frame, index, words);
+    }
+
+    #[inline(always)]
+    fn store_words(&self, table: &TableFrame, index: usize, words: &[u64]) {
+        self.memory().store_words(table, index, words);
     }
 
     #[inline(always)]

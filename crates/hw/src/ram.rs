@@ -83,6 +83,19 @@ impl<M: Maps> Memory for Ram<M> {
     }
 
     #[inline]
+    fn load_words(&self, frame: Pfn, index: usize, words: &mut [u64]) {
+        match self.maps.map_of(frame) {
+            Some(map) => map.load_words(frame, index, words),
+            None => words.fill(0),
+        }
+    }
+
+    #[inline]
+    fn store_words(&self, table: &TableFrame, index: usize, words: &[u64]) {
+        self.owner(table.frame()).store_words(table, index, words);
+    }
+
+    #[inline]
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
         self.owner(table.frame()).fill(table, index, count, first, step);
     }

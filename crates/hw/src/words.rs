@@ -62,6 +62,22 @@ pub fn fill_words(words: &[AtomicU64], first: u64, step: u64) {
     }
 }
 
+/// Loads all of `words`, as [`Memory::load_words`](crate::Memory::load_words) demands: one
+/// fence orders all of the loads before what follows.
+#[inline]
+pub fn load_words(words: &[AtomicU64], into: &mut [u64]) {
+    words.iter().zip(into).for_each(|(word, into)| *into = word.load(Ordering::Relaxed));
+    fence(Ordering::Acquire);
+}
+
+/// Writes `values` to `words`, each with release ordering after all stores before the call, as
+/// [`Memory::store_words`](crate::Memory::store_words) demands.
+#[inline]
+pub fn store_words(words: &[AtomicU64], values: &[u64]) {
+    fence(Ordering::Release);
+    words.iter().zip(values).for_each(|(word, value)| word.store(*value, Ordering::Relaxed));
+}
+
 fn repeat(words: &[AtomicU64], value: u64) {
     let (eights, rest) = words.as_chunks::<8>();
     for eight in eights {

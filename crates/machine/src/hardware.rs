@@ -26,6 +26,21 @@ impl Memory for Machine<'_> {
     }
 
     #[inline]
+    fn load_words(&self, frame: Pfn, index: usize, words: &mut [u64]) {
+        self.ram.load_words(frame, index, words);
+    }
+
+    #[inline]
+    fn store_words(&self, table: &TableFrame, index: usize, words: &[u64]) {
+        if self.watched {
+            let each = words.iter().enumerate();
+            each.for_each(|(at, word)| self.watched_fill(table, index + at, 1, *word, 0));
+        } else {
+            self.ram.store_words(table, index, words);
+        }
+    }
+
+    #[inline]
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
         if self.watched {
             self.watched_fill(table, index, count, first, step);

@@ -23,6 +23,13 @@ impl Home {
         Self { space: root & ((1 << (64 - HOME_PAGE_BITS)) - 1), page }
     }
 
+    /// The home of the page that is `pages` further.
+    #[inline]
+    pub(crate) const fn ahead(self, pages: u64) -> Self {
+        Self { page: self.page.add(pages), ..self }
+    }
+
+    #[inline]
     pub(super) const fn word(self) -> u64 {
         (self.space as u64) << HOME_PAGE_BITS | self.page.get() & ((1 << HOME_PAGE_BITS) - 1)
     }

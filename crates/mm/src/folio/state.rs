@@ -1,7 +1,7 @@
 //! A folio's state: its holds, and when its frames become free.
 
 use quire_hw::FrameRun;
-use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
+use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn, Vpn};
 
 use super::{FolioFlags, Home};
 use crate::limits::ORDER_MAX;
@@ -381,10 +381,30 @@ impl<'m> Folios<'m> {
     /// the tables decide.
     #[inline]
     pub(crate) fn set_home(&self, folio: Folio, home: Home) {
-        let links = &self.meta.at(folio.head).links;
-        let word = home.word();
-        links[0].store(word as u32, Ordering::Relaxed);
-        links[1].store((word >> 32) as u32, Ordering::Relaxed);
+        self.meta.at(folio.head).set_home(home);
+    }
+
+    /// Records for frames from the first of `frames` on, as long as each is a folio of its own,
+    /// that they are mapped from `home` on. Returns how many.
+    #[inline(always)]
+    pub(crate) fn settle_pages(&self, frames: FrameSpan, home: Home) -> u64 {
+        let page = State::new(Kind::Folio, 0);
+        let slots = self.meta.slots_from(frames.start).iter().take(frames.count as usize);
+        let pages = slots.take_while(|slot| slot.state().with_flags(0) == page);
+        pages.fold(0, |count, slot| {
+            slot.set_home(home.ahead(count));
+            count + 1
+        })
+    }
+
+    /// Records for the folio that holds `frame` that this frame is mapped at `home`. Returns the
+    /// folio, which the caller keeps alive, as for [`of`](Self::of).
+    pub(crate) fn settle(&self, frame: Pfn, home: Home) -> Option<Folio> {
+        let folio = self.of(frame)?;
+        let ahead = frame.offset_from(folio.head);
+        let page = Vpn::new(home.page.get().wrapping_sub(ahead));
+        self.set_home(folio, Home { page, ..home });
+        Some(folio)
     }
 
     /// Where `folio` was mapped when a caller recorded it last.
@@ -397,5 +417,15 @@ impl<'m> Folios<'m> {
 
     fn drop_counts(&self, folio: Folio, less: u64) -> Option<FrameRun> {
         self.meta.drop_holds(folio.head, less).map(|gone| self.meta.mint(gone))
+    }
+}
+
+impl Slot {
+    /// Records where the folio of this slot is mapped.
+    #[inline(always)]
+    fn set_home(&self, home: Home) {
+        let word = home.word();
+        self.links[0].store(word as u32, Ordering::Relaxed);
+        self.links[1].store((word >> 32) as u32, Ordering::Relaxed);
     }
 }

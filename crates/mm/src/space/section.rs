@@ -109,10 +109,16 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(vacant)
     }
 
-    /// Prepares the tables for a move of the leaves of `from` to `to`; faults wait from now on.
-    pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), SectionLack> {
+    /// Prepares the tables for a move of what is mapped from page `from` on to `to`; faults wait
+    /// already. `left`, at first all that moves, becomes the rest.
+    pub fn prepare_tables(
+        &mut self,
+        left: &mut PageSpan,
+        from: Vpn,
+        to: Vpn,
+    ) -> Result<(), SectionLack> {
         let tables = self.view.tables();
-        let prepared = tables.prepare_move(from, to, &mut self.table, &mut self.gather);
+        let prepared = tables.prepare_move(left, from, to, &mut self.table, &mut self.gather);
         prepared.map_err(|_| SectionLack::Table)
     }
 

@@ -121,7 +121,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if matches!(at, At::Fixed(_)) {
             self.clear_out(space, &mut change, span)?;
         }
-        change.complete(|section| section.prepare_tables(old, span.start))?;
+        let mut left = old;
+        change.complete(|section| section.prepare_tables(&mut left, old.start, span.start))?;
         space.note(Ever::Moved);
         let backing = area.clipped(old).backing;
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;

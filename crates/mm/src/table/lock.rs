@@ -158,6 +158,12 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         }
     }
 
+    /// The leaf that was decoded last.
+    #[inline(always)]
+    pub(super) fn sample(&self) -> Sample {
+        self.read.get()
+    }
+
     #[inline(never)]
     fn learn(&self, word: u64) -> Entry {
         let entry = A::decode(word, self.level);
@@ -186,6 +192,19 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         let word = A::leaf(frame, self.level, attrs);
         self.spelled.set(Sample::of::<A>(word, self.level, frame, attrs));
         word
+    }
+
+    /// Loads words from `index` on, as they are, into all of `words`.
+    #[inline(always)]
+    pub(super) fn load_words(&self, index: usize, words: &mut [u64]) {
+        self.tables.hw.load_words(self.lock.frame(), index, words);
+    }
+
+    /// Writes words from `index` on. The caller keeps the counts, and makes sure that the hardware
+    /// cannot change the words meanwhile.
+    #[inline(always)]
+    pub(super) fn store_words(&self, index: usize, words: &[u64]) {
+        self.tables.hw.store_words(self.lock.words(), index, words);
     }
 
     /// How many words from `index` on, before word `end`, are `first`, `first + step`, …

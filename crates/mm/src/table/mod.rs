@@ -11,7 +11,7 @@
 //!     │          look, map, relocate                                         ┘
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
-//!   map, split, divide, fork, relocate        changes of more than one table
+//!   map, split, divide, fork, relocate, carry changes of more than one table
 //!   own                                       the kernel's half, made once
 //! ```
 //!
@@ -40,6 +40,7 @@
 //! **Never** knows areas or policy; never frees frames before their flush.
 //! **Next room**: `space`.
 
+mod carry;
 mod change;
 mod divide;
 mod evict;
@@ -65,6 +66,8 @@ pub(crate) mod walk;
 mod word;
 mod write;
 
+#[cfg(all(test, not(loom)))]
+mod carry_tests;
 #[cfg(all(test, loom))]
 pub(crate) mod board;
 #[cfg(all(test, loom))]

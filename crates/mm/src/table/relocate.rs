@@ -2,54 +2,82 @@
 //! alignment of both places allows it, whole tables move.
 //!
 //! There are two passes, so that the second cannot fail. [`prepare_move`](Tables::prepare_move)
-//! makes the tables at the new place, and splits leaves that are aligned there less than here;
-//! [`move_entries`](Tables::move_entries) moves piece after piece. The caller keeps faults out of
-//! both places meanwhile.
+//! makes the tables at the new place, those of a lower level where leaves are aligned there less
+//! than here; [`move_entries`](Tables::move_entries) moves piece after piece, as many as the tables
+//! of both places meet ([`carry`](super::carry)). The caller keeps faults out of both places
+//! meanwhile.
 
-use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_arch::{Arch, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Order, PageSpan, Pfn, Vpn};
+use quire_units::{Order, PageSpan, Vpn};
 
-use super::visit::Step;
-use super::word::is_settled;
-use super::{Gather, Lack, Locked, Run, Tables, What};
-use crate::folio::Folios;
+use super::{Gather, Lack, Locked, Tables};
 use crate::stats::Event;
 
 /// The entries that move in one step.
 struct Piece {
     pages: PageSpan,
+    /// The level of their table.
     level: Level,
-    /// It is one entry, and the table that it leads to moves with all it maps. Otherwise no entry
-    /// leads to a table.
+    /// It is one entry, and the table that it leads to moves with all it maps.
     is_table: bool,
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Prepares to move what is mapped in `from` to `to`. Changes nothing that a program could see.
+    /// Prepares to move what is mapped in `from` to `to`: makes the tables there. Changes nothing
+    /// that a program could see. `left` is at first all of `from`, and shrinks from below by the
+    /// pages that are prepared.
     ///
     /// # Errors
     /// [`Lack::Table`] when a table is needed and `spare` is empty: repeat with one. [`Lack::Room`]
     /// when something is mapped at the new place.
     pub fn prepare_move(
         &self,
-        from: PageSpan,
+        left: &mut PageSpan,
+        from: Vpn,
         to: Vpn,
         spare: &mut Option<FrameRun>,
         gather: &mut Gather,
     ) -> Result<(), Lack> {
-        let mut left = from;
-        while let Some((Piece { pages, level, .. }, new)) = self.next_piece(left, from.start, to) {
+        while let Some((Piece { pages, level, is_table }, new)) = self.next_piece(*left, from, to) {
             left.start = pages.start;
-            if alignment(new.get()) < A::order(level) {
-                let aligned = pages.start.add(alignment(new.get()).pages());
-                self.isolate(aligned, spare, gather)?;
-            } else {
-                self.reach_down(new, level, spare)?;
-                left.start = pages.end;
-            }
+            // All entries of a piece of the last level fit into one table at the new place.
+            let end = match is_table || level.is_last() {
+                true => pages.end,
+                false => self.lock_lowest(pages.start, level).run_in(pages.start, pages.end).1,
+            };
+            let there = PageSpan::new(new, new.add(end.offset_from(pages.start)));
+            self.make_way(there, Self::level_there(level, new), spare, gather)?;
+            left.start = end;
         }
         Ok(())
+    }
+
+    /// Makes the tables of `level` that translate `pages`, where nothing is mapped, and removes
+    /// empty ones below.
+    fn make_way(
+        &self,
+        pages: PageSpan,
+        level: Level,
+        spare: &mut Option<FrameRun>,
+        gather: &mut Gather,
+    ) -> Result<(), Lack> {
+        let mut at = pages.start;
+        while at < pages.end {
+            self.reach_down(at, level, spare)?;
+            let part = PageSpan::new(at, pages.end.min(Self::reach(at, level).end));
+            if !level.is_last() {
+                self.prune(part, part, gather);
+            }
+            at = part.end;
+        }
+        Ok(())
+    }
+
+    /// The level at which entries of `level` fit at `new`, as the alignment there allows.
+    fn level_there(level: Level, new: Vpn) -> Level {
+        let align = alignment(new.get());
+        if align < A::order(level) { A::leaf_level(align) } else { level }
     }
 
     /// Moves what is mapped in `from` to as many pages from `to` on, after
@@ -59,55 +87,57 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let (mut left, mut entries) = (from, 0);
         while let Some((piece, new)) = self.next_piece(left, from.start, to) {
             let Piece { pages, level, is_table } = piece;
+            left.start = pages.end;
             if is_table {
                 self.shift_table(pages, new, level, gather);
                 gather.flush_tables(pages, Order::ZERO);
                 entries += 1;
-            } else {
-                let (old, target) = self.lock_both(pages.start, new, level);
-                entries += old.hand_over(pages, target.as_ref().unwrap_or(&old), new, gather);
+                continue;
             }
-            left.start = pages.end;
+            let there = Self::level_there(level, new);
+            let moved = if there == level {
+                let (old, target) = self.lock_both(pages.start, new, level);
+                old.hand_over(pages, target.as_ref().unwrap_or(&old), new)
+            } else {
+                self.lock_lowest(pages.start, level).hand_down(pages, there, new)
+            };
+            left.start = moved.upto;
+            entries += moved.entries as u64;
+            if moved.entries > 0 {
+                gather.flush(PageSpan::new(pages.start, moved.upto), A::order(level));
+            }
         }
         entries
     }
 
     /// The first piece in `span` that moves when `from` goes to `to`, as far as one table takes it,
-    /// and its new place.
+    /// and its new place. Its first entry is not absent.
     fn next_piece(&self, span: PageSpan, from: Vpn, to: Vpn) -> Option<(Piece, Vpn)> {
-        // A table moves whole if its reach is not larger than the alignment that both places have
-        // in common.
-        let alike = alignment(from.get() ^ to.get());
-        let mut piece = match alike < A::order(Level::LAST.parent()) {
-            true => self.next_entries(span),
-            false => self.next_aligned(span, alike),
-        }?;
-        let new = to.add(piece.pages.start.offset_from(from));
-        let room = Self::reach(new, piece.level).end.offset_from(new);
-        piece.pages.end = piece.pages.end.min(piece.pages.start.add(room));
-        Some((piece, new))
-    }
-
-    /// The first piece in `span`, where whole tables of an alignment up to `alike` move.
-    fn next_aligned(&self, span: PageSpan, alike: Order) -> Option<Piece> {
         let mut at = span.start;
         while at < span.end {
-            let place = self.walk(at, Level::LAST.parent());
-            let block = PageSpan::block(at, A::order(place.level));
-            let whole = block.start == at && block.end <= span.end;
-            match A::decode(place.word, place.level) {
-                Entry::Absent => {}
-                Entry::Table(_) if whole => {
-                    return Some(self.highest_table(block, span.end, alike));
-                }
-                _ => {
-                    let part = PageSpan::new(at, block.end.min(span.end));
-                    if let Some(entries) = self.next_entries(part) {
-                        return Some(entries);
-                    }
-                }
+            let place = self.walk(at, Level::LAST);
+            let level = place.level;
+            if place.word == 0 && !level.is_last() {
+                at = self.beyond(place, at);
+                continue;
             }
-            at = block.end;
+            let new = to.add(at.offset_from(from));
+            let reach = Self::reach(at, level);
+            // A table moves whole if its reach is not larger than the alignment that both places
+            // have in common.
+            let alike = alignment(from.get() ^ to.get());
+            let whole = reach.start == at && reach.end <= span.end;
+            if level.is_last() && whole && alike >= A::order(level.parent()) {
+                return Some((self.highest_table(reach, span.end, alike), new));
+            }
+            let Some(locked) = self.lock(place.frame, level, at) else { continue };
+            let room = Self::reach(new, level).end.offset_from(new);
+            let end = reach.end.min(span.end).min(at.add(room));
+            if locked.raw(locked.index(at)) == 0 {
+                at = locked.run_in(at, end).1;
+                continue;
+            }
+            return Some((Piece { pages: PageSpan::new(at, end), level, is_table: false }, new));
         }
         None
     }
@@ -125,16 +155,6 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             best = Piece { pages, level, ..best };
         }
         best
-    }
-
-    /// The first entries in `span` that are not absent: a run, or the rest of a last-level table.
-    fn next_entries(&self, span: PageSpan) -> Option<Piece> {
-        self.runs(span, |found| {
-            let (level, start) = (found.table.level(), found.pages.start);
-            let all = found.table.reach().end.min(span.end);
-            let end = if level.is_last() { all } else { found.pages.end };
-            Step::Stop(Piece { pages: PageSpan::new(start, end), level, is_table: false })
-        })
     }
 
     /// Locks the tables of `level` that translate `one` and `other`, the one for the lower pages
@@ -209,70 +229,4 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 /// The order to which a number of a page is aligned.
 fn alignment(page: u64) -> Order {
     Order::new(page.trailing_zeros().min(63) as u8)
-}
-
-impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Moves the entries of `pages`, runs of this table, to `new` in `target`, with all bits noted.
-    fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn, gather: &mut Gather) -> u64 {
-        let mut moved = 0;
-        self.runs(pages, |found| -> Step<()> {
-            let index = target.index(new.add(found.pages.start.offset_from(pages.start)));
-            match found.run.what {
-                What::Leaf { frame, .. } => {
-                    self.part_run(found.run);
-                    self.hand_over_run(found.run, target, index, frame);
-                }
-                What::Marker(marks) => {
-                    self.clear(found.run.index, found.run.count);
-                    target.mark(index, found.run.count, marks);
-                }
-                What::Absent | What::Table(_) => {}
-            }
-            moved += found.run.count as u64;
-            gather.flush(found.pages, self.unit());
-            Step::Next
-        });
-        moved
-    }
-
-    /// Moves one run: at once if its first word determines the rest, otherwise piece by piece.
-    fn hand_over_run(&self, run: &Run, target: &Self, index: usize, frame: Pfn) {
-        let end = run.index + run.count;
-        let mut at = run.index;
-        while at < end {
-            let count = if run.uniform { run.count } else { self.alike(at, end) };
-            let ahead = at - run.index;
-            let frame = self.frames(frame, ahead).end();
-            let Some((_, attrs)) = self.leaf_at(at) else { return };
-            let mut noted = Attrs::empty();
-            if run.uniform && is_settled(attrs) {
-                self.clear(at, count);
-            } else {
-                let folded = self.folded_in(at, count);
-                noted = self.clear_noted(at, count);
-                self.add(-(count as i64), -(folded as i64));
-            }
-            target.put_any(index + ahead, count, frame, attrs | noted);
-            // The home of a folio that other spaces may map stays what it is for them.
-            if !attrs.contains(Attrs::COW) {
-                target.settle_in(index + ahead, count, frame);
-            }
-            at += count;
-        }
-    }
-
-    /// Records the new homes of the folios of leaves that map the frames from `frame` on.
-    fn settle_in(&self, index: usize, count: usize, frame: Pfn) {
-        let folios = Folios::new(self.tables.meta);
-        self.each_folio(self.span(index, count), frame, |folio, pages, frames| {
-            let head = pages.start.get().wrapping_sub(frames.start.offset_from(folio.head));
-            folios.set_home(folio, self.tables.home(Vpn::new(head)));
-        });
-    }
-
-    /// How many entries from `at` on have the same bits noted: a contiguous block, or a stretch.
-    fn alike(&self, at: usize, end: usize) -> usize {
-        let raw = self.raw(at);
-        if self.is_folded(raw) { self.width() } else { self.stretch(at, end, raw).count }
-    }
 }

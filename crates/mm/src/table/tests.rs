@@ -218,10 +218,11 @@ fn c3_markers_are_forked_and_moved_by_runs() {
         assert!(gather.is_empty(), "no CPU can hold a translation of a marker");
 
         let from = PageSpan::new(Vpn::new(0), Vpn::new(1024));
-        while tables.prepare_move(from, Vpn::new(5000), &mut spare, &mut gather).is_err() {
+        let (mut left, to) = (from, Vpn::new(5000));
+        while tables.prepare_move(&mut left, from.start, to, &mut spare, &mut gather).is_err() {
             spare = Some(frame(machine, phys));
         }
-        tables.move_entries(from, Vpn::new(5000), &mut gather);
+        tables.move_entries(from, to, &mut gather);
         settle(machine, phys, tables, gather);
         let moved = [(5010, 110, 7, true), (5120, 180, 117, true), (5300, 332, 7, false)];
         let moved =

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::hw::{
     Chosen, DirectMap, Flush, FrameRun, Hardware, Memory, Poisoned, Profile, Reuse, TableFrame,
-    count_words, fill_words,
+    count_words, fill_words, load_words, store_words,
 };
 use quire::units::{CpuId, FrameSpan, Pfn};
 
@@ -133,6 +133,28 @@ impl Memory for Board {
         }
         // SAFETY: just looked at.
         count(unsafe { self.words(frame, index, most) }, first, step)
+    }
+
+    #[inline(always)]
+    fn load_words(&self, frame: Pfn, index: usize, words: &mut [u64]) {
+        match self.shows(frame) {
+            // SAFETY: just looked at.
+            true => load_words(unsafe { self.words(frame, index, words.len()) }, words),
+            // As in `load`.
+            false => words.fill(0),
+        }
+    }
+
+    #[inline(always)]
+    fn store_words(&self, table: &TableFrame, index: usize, words: &[u64]) {
+        if canary::is_on() {
+            for (at, word) in words.iter().enumerate() {
+                canary::look_at_shown(self, (table.frame(), index + at), 1, (*word, 0));
+            }
+        }
+        // SAFETY: capabilities are for frames of RAM alone.
+        store_words(unsafe { self.words(table.frame(), index, words.len()) }, words);
+        isa::publish();
     }
 
     #[inline(always)]
