@@ -57,8 +57,9 @@
 //! the set of CPUs after it. An embedder calls `Space::enter`, executes a full fence, and loads the
 //! root then. So the flush finds the CPU in the set, or the CPU's walks find the change. A CPU that
 //! leaves a space and keeps its translations stays in the set, or drops them before it walks in the
-//! space again. The set may change during the call: read it once where requests and answers are
-//! counted.
+//! space again, or steps aside (`Space::step_aside`): then it is not interrupted, and `enter_with`
+//! says whether it must drop them. The set may change during the call: read it once where requests
+//! and answers are counted.
 //!
 //! *Waiting.* The library may call `flush` with a page table locked, and other CPUs may spin for
 //! that lock, or wait in a fault for the end of a change. They must obey meanwhile:

@@ -164,6 +164,15 @@ impl<A: Arch> Space<A> {
         self.tag.leave(cpu);
     }
 
+    /// Announces that `cpu` has switched away from the space, and keeps what it holds under the tag
+    /// ([`Asids`]): flushes do not wait for it any more. If one comes before it enters the space
+    /// again, [`Entered::joined`] says so, and the CPU drops what it holds then. The CPU itself
+    /// calls this, after it has written another root.
+    #[inline]
+    pub fn step_aside(&self, cpu: CpuId) {
+        self.tag.step_aside(cpu);
+    }
+
     /// The process's choice about large folios.
     #[inline]
     pub fn opt_out(&self) -> OptOut {

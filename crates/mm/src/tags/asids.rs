@@ -55,8 +55,10 @@ pub struct Entered {
     /// The CPU must drop all translations that are not the kernel's, of all tags, before it writes
     /// the root register; where [there are no tags](Asids::are_used), after it has written that.
     pub must_flush: bool,
-    /// The CPU was not among those that may hold translations of the space. Where the ISA orders a
-    /// walk after another CPU's store by a fence alone (riscv64: `SFENCE.VMA`), one is due.
+    /// The CPU was not among those that may hold translations of the space, or it stepped
+    /// [aside](crate::space::Space::step_aside) and a flush came since. It must drop what it holds
+    /// under the tag if it has ever stepped aside from a space. Where the ISA orders a walk after
+    /// another CPU's store by a fence alone (riscv64: `SFENCE.VMA`), one is due.
     pub joined: bool,
 }
 

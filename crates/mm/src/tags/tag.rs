@@ -49,8 +49,9 @@ impl Tag {
         &self.cpus
     }
 
-    /// `cpu` may hold translations from now on. Whether it was not among those before. Call it
-    /// after the tag was read, and before the root register is written.
+    /// `cpu` may hold translations from now on. Whether those that it has under the tag may be out
+    /// of date: it was not among these CPUs, or stepped [aside](Self::step_aside) before a flush.
+    /// Call it after the tag was read, and before the root register is written.
     #[inline]
     pub fn join(&self, cpu: CpuId) -> bool {
         self.cpus.insert(cpu)
@@ -61,6 +62,13 @@ impl Tag {
     #[inline]
     pub fn leave(&self, cpu: CpuId) {
         self.cpus.remove(cpu);
+    }
+
+    /// `cpu` has left the space, and keeps what it holds: no flush waits for it. Its next
+    /// [`join`](Self::join) says whether a flush came meanwhile.
+    #[inline]
+    pub fn step_aside(&self, cpu: CpuId) {
+        self.cpus.step_aside(cpu);
     }
 
     /// The identity. A CPU that reads it also sees the steps before it was set: of a rollover, and

@@ -61,9 +61,20 @@ struct Bench<'a, 'm, 'r, A> {
     words: [[u64; PAGES as usize]; SPACES],
     /// A defect: the CPUs never flush when they enter.
     forgets: bool,
-    /// A CPU that leaves a space keeps its translations, and is flushed as if it were there;
-    /// otherwise it drops them when it joins the space again.
-    keeps: bool,
+    way: Way,
+}
+
+/// A CPU that leaves a space…
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    /// … keeps its translations, and is flushed as if it were there.
+    Stays,
+    /// … keeps them, and drops them when it enters again if a flush came meanwhile.
+    StepsAside,
+    /// … drops them when it enters again.
+    Leaves,
+    /// A defect: it steps aside, and does not ask whether a flush came.
+    Forgets,
 }
 
 impl<A: Arch> Bench<'_, '_, '_, A> {
@@ -87,7 +98,7 @@ impl<A: Arch> Bench<'_, '_, '_, A> {
             // The CPU may still walk the tables that it leaves.
             let _ = cpu.read(Self::addr(0));
             cpu.switch(space.root(), entered.asid);
-            if entered.joined && !self.keeps {
+            if entered.joined && matches!(self.way, Way::StepsAside | Way::Leaves) {
                 let pages = None;
                 let (asid, root) = (entered.asid, space.root());
                 let own = CpuSet::new();
@@ -101,23 +112,30 @@ impl<A: Arch> Bench<'_, '_, '_, A> {
                 cpu.flush_all();
             }
         }
-        if let (Some(left), false) = (self.at[by], self.asids.are_used() && self.keeps)
-            && left != to
-        {
-            self.space(left).leave(cpu.number());
+        if let Some(left) = self.at[by].filter(|left| *left != to) {
+            self.left(by, left);
         }
         self.at[by] = Some(to);
+    }
+
+    /// A CPU has left a space.
+    fn left(&self, by: usize, from: usize) {
+        let (cpu, space) = (self.cpus[by].number(), self.space(from));
+        match self.way {
+            Way::Stays if self.asids.are_used() => {}
+            Way::StepsAside | Way::Forgets if self.asids.are_used() => space.step_aside(cpu),
+            _ => space.leave(cpu),
+        }
     }
 
     fn leave(&mut self, by: usize) {
         let cpu = &self.cpus[by];
         cpu.leave();
-        let keeps = self.asids.are_used() && self.keeps;
-        if let (Some(left), false) = (self.at[by].take(), keeps) {
+        if let Some(left) = self.at[by].take() {
             if !self.asids.are_used() {
                 cpu.flush_all();
             }
-            self.space(left).leave(cpu.number());
+            self.left(by, left);
         }
     }
 
@@ -207,9 +225,10 @@ fn with<A: Arch>(config: Config, count: u32, test: impl FnOnce(&mut Bench<'_, '_
     };
     let spaces = (0..SPACES).map(space).collect();
     let (at, words) = ([None; CPUS], [[0; PAGES as usize]; SPACES]);
-    let mut bench = Bench { mm: &mm, cpus, at, asids, spaces, words, forgets: false, keeps: true };
+    let mut bench =
+        Bench { mm: &mm, cpus, at, asids, spaces, words, forgets: false, way: Way::Stays };
     test(&mut bench);
-    let is_good = !bench.forgets;
+    let is_good = !bench.forgets && bench.way != Way::Forgets;
     (0..CPUS).for_each(|cpu| bench.leave(cpu));
     bench.spaces.into_iter().flatten().for_each(|space| mm.destroy(space));
     if is_good {
@@ -220,9 +239,9 @@ fn with<A: Arch>(config: Config, count: u32, test: impl FnOnce(&mut Bench<'_, '_
 }
 
 fn runs<A: Arch>(config: Config, count: u32, ops: &[Op]) {
-    for keeps in [true, false] {
+    for way in [Way::Stays, Way::StepsAside, Way::Leaves] {
         with::<A>(config, count, |bench| {
-            bench.keeps = keeps;
+            bench.way = way;
             for op in ops {
                 bench.step(*op).expect("memory suffices");
                 assert_eq!(bench.mm.hardware().verdict(), Ok(()), "{op:?}");
@@ -273,6 +292,55 @@ fn i15_a_forgotten_flush_after_a_rollover_is_found() {
         });
     };
     [false, true].into_iter().for_each(finds);
+}
+
+/// One CPU leaves a space, another takes a page away there, and the first comes back.
+fn come_back<A: Arch>(bench: &mut Bench<'_, '_, '_, A>) -> Option<u64> {
+    bench.enter(0, 0);
+    bench.access(0, 0, Some(7)).expect("memory suffices");
+    bench.enter(0, 1);
+    bench.renew(1, 0, 0).expect("memory suffices");
+    bench.enter(0, 0);
+    bench.cpus[0].read(Bench::<'_, '_, '_, A>::addr(0)).ok()
+}
+
+#[test]
+fn i15_a_cpu_that_stepped_aside_sees_no_page_that_went_meanwhile() {
+    for way in [Way::StepsAside, Way::Leaves, Way::Stays] {
+        with::<X86_64>(Config::x86_64(), 8, |bench| {
+            bench.way = way;
+            assert_eq!(come_back(bench), None, "{way:?}");
+            assert_eq!(bench.mm.hardware().verdict(), Ok(()));
+        });
+    }
+}
+
+#[test]
+fn i15_a_cpu_that_does_not_ask_for_flushes_while_it_was_aside_is_found() {
+    with::<X86_64>(Config::x86_64(), 8, |bench| {
+        bench.way = Way::Forgets;
+        let read = come_back(bench);
+        assert!(read.is_some() || bench.mm.hardware().verdict().is_err());
+    });
+}
+
+#[test]
+fn i15_a_cpu_aside_is_not_flushed_and_keeps_its_translations_without_one() {
+    with::<X86_64>(Config::x86_64(), 8, |bench| {
+        bench.way = Way::StepsAside;
+        bench.enter(0, 0);
+        bench.access(0, 0, Some(7)).expect("memory suffices");
+        bench.enter(0, 1);
+        let space = bench.space(0);
+        let entered = space.enter_with(&bench.asids, bench.cpus[0].number());
+        assert!(!entered.joined, "no flush came");
+        space.step_aside(bench.cpus[0].number());
+        let before = bench.mm.hardware().counts();
+        bench.renew(1, 0, 0).expect("memory suffices");
+        let did = bench.mm.hardware().counts() - before;
+        assert_eq!((did.invalidations, did.full_flushes), (0, 0), "no CPU is in the space");
+        bench.enter(0, 1);
+    });
 }
 
 #[test]

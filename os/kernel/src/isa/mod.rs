@@ -48,7 +48,7 @@
 //! | `root_template()` | words of a new space's root table that are the kernel's: pairs (index, word). Empty where the halves have a root each |
 //! | `tags()` | how many tags of spaces all CPUs have, tag 0 included, which is the kernel's |
 //! | `enter(root, Entered)` | makes a space the current one of this CPU, with the flush that [`Entered`](quire::tags::Entered) asks for |
-//! | `KEEPS` | a CPU that leaves a space goes on to hold its translations, and to be flushed; else `enter` drops them where it joins the space again |
+//! | `KEEPS` | a CPU that leaves a space goes on to hold its translations, and `enter` drops them only if a flush came meanwhile; else it drops them always |
 //! | `leave(keeps)` | makes no space current; unless it `keeps` them, translations under tag 0 are dropped |
 //! | `flush(&Flush)` | all of [`Hardware::flush`](quire::hw::Hardware::flush), other CPUs included |
 //! | `publish()` | the barrier after a store to a table, so that walkers see it |

@@ -343,8 +343,10 @@ pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
     }
     // The space that is left ends after the root was changed, if it ends here.
     let left = core::mem::replace(here, memory.cloned());
-    if let (Some(left), false) = (&left, isa::KEEPS && TAGS.are_used()) {
-        left.space.leave(cpu);
+    match &left {
+        Some(left) if isa::KEEPS && TAGS.are_used() => left.space.step_aside(cpu),
+        Some(left) => left.space.leave(cpu),
+        None => {}
     }
 }
 

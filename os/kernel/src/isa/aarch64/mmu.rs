@@ -148,6 +148,12 @@ pub fn enter(root: Pfn, entered: Entered) {
     if tag != 0 && entered.must_flush {
         flush_own();
     }
+    if tag != 0 && entered.joined {
+        // A flush came while this CPU was elsewhere, and only named the CPUs in the space.
+        flush_space(tag << 48, Scope { own: true, leaves: false });
+        // SAFETY: a barrier.
+        unsafe { asm!("dsb nsh", options(nostack, preserves_flags)) };
+    }
     // SAFETY: a barrier.
     unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
     set_user_root(tag << 48 | root.get() << Format::PAGE_SHIFT);

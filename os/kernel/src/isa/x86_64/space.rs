@@ -73,14 +73,16 @@ pub fn tags() -> u32 {
     if is_tagged() { 1 << Format::ASID_BITS } else { 1 }
 }
 
-/// Makes a space the current one. Translations under tag 0 are never kept: it is the tag of all
-/// spaces where they have none of their own.
+/// Makes a space the current one. Its translations are kept unless a flush came while this CPU was
+/// elsewhere. Those under tag 0 are never kept: it is the tag of all spaces where they have none of
+/// their own.
 pub fn enter(root: Pfn, entered: Entered) {
     let tag = u64::from(entered.asid.0);
     if tag != 0 && entered.must_flush {
         drop_all();
     }
-    set(root.get() << 12 | tag | if tag != 0 { KEEP } else { 0 });
+    let keeps = tag != 0 && !entered.joined;
+    set(root.get() << 12 | tag | if keeps { KEEP } else { 0 });
 }
 
 /// Makes no space the current one.
