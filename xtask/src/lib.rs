@@ -8,6 +8,7 @@
 //! * [`selftests`] runs Linux's own tests of memory management on both.
 //! * [`soak`] runs what takes hours, until something fails (`make soak`).
 //! * [`deeper`] fuzzes, and runs the tests under sanitizers and in Miri.
+//! * [`mutants`] makes slips on purpose, and looks whether a test notices.
 //! * [`text`] measures how much code the features of the library bring.
 //! * [`steps`] is how a step is run, timed and told.
 
@@ -18,6 +19,7 @@ pub mod ci;
 pub mod deeper;
 pub mod guest;
 pub mod job;
+pub mod mutants;
 pub mod selftests;
 pub mod soak;
 pub mod text;

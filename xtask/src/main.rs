@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use xtask::deeper::{self, Sanitizer};
 use xtask::guest::{self, Accel, Comparison, Isa, Order};
 use xtask::steps::Missing;
-use xtask::{ci, job, selftests, setup, soak, text, tidy, tiny};
+use xtask::{ci, job, mutants, selftests, setup, soak, text, tidy, tiny};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = false)]
@@ -60,6 +60,8 @@ enum Command {
     Selftests(Selftests),
     /// Run the tests longer and from other seeds, until something fails (what `make soak` does)
     Soak(Soak),
+    /// Draw small slips by a seed, and print which of them no test notices
+    Mutants(Mutants),
     /// Give random bytes to the targets of fuzz/, until one of them fails
     Fuzz(Fuzz),
     /// Run the hosted suites under a sanitizer
@@ -84,6 +86,31 @@ struct Fuzz {
     seed: u64,
     /// Only these targets, such as elf
     targets: Vec<String>,
+}
+
+#[derive(Args)]
+struct Mutants {
+    /// The seed of the draw
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many
+    #[arg(long, default_value_t = 100)]
+    count: usize,
+    /// Only those of a room of the library, such as table, or of a crate, such as units
+    #[arg(long)]
+    room: Option<String>,
+    /// Begin none after this number of minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// How many are judged at a time
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Only the simulator and the models judge, and no unit or property tests
+    #[arg(long)]
+    without_direct_tests: bool,
+    /// Only print what is drawn
+    #[arg(long)]
+    list: bool,
 }
 
 #[derive(Args)]
@@ -258,6 +285,7 @@ fn main() -> ExitCode {
         Command::Soak(Soak { rounds, seed }) => {
             exit(soak::run(&root, &soak::What { rounds, seed }))
         }
+        Command::Mutants(words) => mutants(&root, words),
         Command::Fuzz(Fuzz { seconds, seed, targets }) => {
             exit(deeper::fuzz(&root, seconds, seed, &targets))
         }
@@ -302,6 +330,19 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
         timeout_seconds: words.timeout,
     };
     guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)
+}
+
+fn mutants(root: &Path, words: Mutants) -> ExitCode {
+    let what = mutants::What {
+        seed: words.seed,
+        count: words.count,
+        room: words.room,
+        minutes: words.minutes,
+        jobs: words.jobs.max(1),
+        without_direct_tests: words.without_direct_tests,
+        list: words.list,
+    };
+    mutants::run(root, &what).map_or_else(|error| refuse(&error), exit)
 }
 
 /// A check that cannot run here is skipped, in the words that `steps` understands.

@@ -4,6 +4,7 @@
 //!   first           the simulator finds what is broken on purpose
 //!   round 1, 2, …   scripts of a seed of its own ──► the stress tests, some times over
 //!                   ──► the simulator ──► orders of threads, both from seeds of their own
+//!                   ──► slips that were not drawn before, which the tests must notice
 //!   then            on each ISA: abuse, stress, Linux's own tests
 //! ```
 //!
@@ -33,6 +34,10 @@ const SIM_SEEDS: u64 = 1_000_000;
 
 /// How many orders of its threads each model of the whole library is played in.
 const SCHEDULES_EACH: u32 = 10_000;
+
+/// How many slips are drawn in a round, and for how long the tests are asked about them.
+const MUTANTS: u32 = 60;
+const MUTANTS_MINUTES: u32 = 60;
 
 /// How long `abuse` and `stress` run on each ISA.
 const ABUSE_SECONDS: u64 = 120;
@@ -92,6 +97,7 @@ fn steps(rounds: u32, seed: u64, build_dir: &Path) -> Vec<Step> {
         all.extend((1..=STRESS_TIMES).map(again));
         all.push(simulator(round + 1, seed));
         all.push(schedules(round + 1, seed, build_dir));
+        all.push(mutants(round + 1, seed));
     }
     for isa in Isa::ALL {
         all.extend(on_kernel(isa, seed));
@@ -130,6 +136,13 @@ fn schedules(round: u64, seed: u64, build_dir: &Path) -> Step {
         .with("RUSTFLAGS", SCHEDULES_FLAGS)
         .with("SHUTTLE_RANDOM_SEED", seed)
         .with("QUIRE_SCHEDULES", SCHEDULES_EACH)
+}
+
+fn mutants(round: u64, seed: u64) -> Step {
+    let [seed, count] = [seed.to_string(), MUTANTS.to_string()];
+    let minutes = MUTANTS_MINUTES.to_string();
+    let words = ["xtask", "mutants", "--seed", &seed, "--count", &count, "--minutes", &minutes];
+    Step::new(format!("round {round}: mutants"), &words)
 }
 
 fn on_kernel(isa: Isa, seed: u64) -> [Step; 3] {
@@ -220,6 +233,17 @@ mod tests {
         let line = step.line();
         assert!(line.starts_with(settings), "{line}");
         assert!(line.ends_with("--test shuttle --target-dir /b/shuttle"), "{line}");
+    }
+
+    #[test]
+    fn each_round_draws_slips_of_its_own() {
+        let lines: Vec<String> = steps(2, 3, "/b".as_ref())
+            .iter()
+            .filter(|step| step.name.ends_with("mutants"))
+            .map(super::Step::line)
+            .collect();
+        let line = |seed| format!("cargo xtask mutants --seed {seed} --count 60 --minutes 60");
+        assert_eq!(lines, [line(3), line(4)]);
     }
 
     #[test]

@@ -39,4 +39,5 @@ pub use circles::look as circles;
 pub use docs::write_readme;
 pub use english::look as english;
 pub use finding::Finding;
+pub(crate) use tree::is_for_tests;
 pub use tree::{Package, Source, Tree};
