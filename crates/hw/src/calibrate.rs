@@ -2,8 +2,9 @@
 //!
 //! For each extent size from 4 KiB up to the scratch memory, all candidates clear extents of that
 //! size in turn, walking through the scratch round and round. Two forms are timed: the clear alone
-//! ([`Reuse::Later`]), and the clear followed by reading the extent ([`Reuse::Soon`]), where lines
-//! that the clear left in the caches pay off.
+//! ([`Reuse::Later`]), and the clear followed by what programs do with new memory
+//! ([`Reuse::Soon`]), where lines that the clear left in the caches pay off. Programs write all of
+//! it, read it back, or write one page in sixteen: each in turn, and the sum counts.
 //!
 //! Noise (other guests, interrupts, frequency) must not decide. So the candidates take turns within
 //! each round, and the lower quartile over the rounds counts: a disturbance only ever adds time, so
@@ -47,7 +48,7 @@ pub struct Measurement {
     pub backend: Backend,
     /// The extent, in bytes.
     pub bytes: u64,
-    /// The form: the clear alone, or with reading.
+    /// The form: the clear alone, or with use.
     pub reuse: Reuse,
     /// Extent bytes per time, in 10⁶ bytes per second.
     pub mb_per_s: u32,
@@ -97,13 +98,32 @@ pub fn calibrate(
             let extent = &mut scratch[walk..walk + bytes];
             backend.clear(extent);
             if reuse == Reuse::Soon {
-                black_box(read_through(extent));
+                use_as_programs_do(extent, turn);
             }
             walk += bytes;
         }
         (clock().saturating_sub(begin) / count as u64).max(1)
     };
     choose(candidates, effort.rounds, longest, measure, seen)
+}
+
+/// Uses `extent` as one of three programs does, in turn: one writes a word of each line, one reads
+/// all, one writes the first of each sixteen pages.
+fn use_as_programs_do(extent: &mut [u8], turn: usize) {
+    const LINE: usize = 64;
+    const PAGE: usize = 4096;
+    let write = |bytes: &mut [u8]| bytes.iter_mut().step_by(LINE).for_each(|byte| *byte = 1);
+    match turn % 3 {
+        0 => write(extent),
+        1 => {
+            black_box(read_through(extent));
+        }
+        _ => extent.chunks_mut(16 * PAGE).for_each(|chunk| {
+            let first = chunk.len().min(PAGE);
+            write(&mut chunk[..first]);
+        }),
+    }
+    black_box(extent);
 }
 
 /// Reads all of `extent` and returns the sum of its words: the read that calibration times.

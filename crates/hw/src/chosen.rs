@@ -16,7 +16,7 @@ pub struct Choice {
     /// The backend.
     pub backend: Backend,
     /// Extent bytes per time, in 10⁶ bytes per second: of the clear for [`Reuse::Later`], of clear
-    /// and read together for [`Reuse::Soon`]. Zero where not measured.
+    /// and later use together for [`Reuse::Soon`]. Zero where not measured.
     pub mb_per_s: u32,
     /// The same of the cold clear alone.
     pub clear_mb_per_s: u32,

@@ -302,7 +302,8 @@ impl<'r> DirectMap<'r> {
     }
 
     /// Zeroes frames `pages` of `frames` (counted from its first) as one extent, with the backend
-    /// chosen for its size.
+    /// chosen for its size. A part that no access follows soon is one of a folio's that bypass the
+    /// caches together: it takes the backend of the whole run's size.
     ///
     /// # Panics
     /// When `pages` is not within the run, or the run is not of this map.
@@ -310,7 +311,11 @@ impl<'r> DirectMap<'r> {
     #[inline(always)]
     pub fn clear(&self, frames: &FrameRun, pages: Range<u64>, chosen: &Chosen, reuse: Reuse) {
         let words = self.owned(frames, pages.start, pages.end);
-        chosen.backend(words.len() as u64 * 8, reuse).clear_words(words);
+        let bytes = match reuse {
+            Reuse::Soon => words.len() as u64 * 8,
+            Reuse::Later => frames.count() << self.page_shift,
+        };
+        chosen.backend(bytes, reuse).clear_words(words);
     }
 
     /// The words of `run`, for a caller that fills frames of its own: a root table's, a buffer's.

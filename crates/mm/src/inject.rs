@@ -10,7 +10,7 @@ use quire_hw::Hardware;
 
 #[cfg(feature = "files")]
 pub use crate::cache::index::{file_of, page_of};
-pub use crate::folio::clear::{NEIGHBOURHOOD, Pace, extents, units, zero};
+pub use crate::folio::clear::{NEIGHBOURHOOD, Pace, extents, plan, units, zero};
 pub use crate::folio::copy::copy;
 pub use crate::folio::flags::FolioFlags;
 pub use crate::folio::state::{Folio, Folios};

@@ -1,8 +1,8 @@
 //! Zeroing a folio around the page that faulted (rows A2 to A4).
 //!
-//! The program is about to use the page on which it faulted, so that page and its neighbours are
-//! cleared last and through the caches; the pages far away are cleared before, as two extents, each
-//! as long as possible:
+//! A folio that fits into the near caches is one extent. In a larger one, the program is about to
+//! use the page on which it faulted, so that page and its neighbours are cleared last and through
+//! the caches; the pages far away are cleared before, as two extents, each as long as possible:
 //!
 //! ```text
 //!   page 0                     fault                              n
@@ -30,6 +30,17 @@ pub fn extents(pages: u64, fault: u64) -> [Range<u64>; 3] {
     let start = fault.saturating_sub(NEIGHBOURHOOD);
     let end = (fault + NEIGHBOURHOOD + 1).min(pages);
     [end..pages, 0..start, start..end]
+}
+
+/// The extents in which a folio of `pages` pages is cleared for a program that touches page
+/// `fault`, where `near_pages` fit into the near caches. Empty ones are passed.
+///
+/// A folio that fits is one ascending extent: whatever the order, all of it is near afterwards, and
+/// the way to clear it is chosen by its total length and not by the lengths of its parts. A larger
+/// one goes in the [three ranges](extents), so that the last one, which the program reads first, is
+/// near.
+pub fn plan(pages: u64, fault: u64, near_pages: u64) -> [Range<u64>; 3] {
+    if pages <= near_pages { [0..pages, pages..pages, pages..pages] } else { extents(pages, fault) }
 }
 
 /// Cuts an extent into ascending units of at most `unit` pages; the last may be shorter.
@@ -65,7 +76,8 @@ impl Pace {
     }
 }
 
-/// Zeroes every page of `run`, the neighbourhood of page `fault` (counted from its first) last.
+/// Zeroes every page of `run`; of one that exceeds the near caches, the neighbourhood of page
+/// `fault` (counted from its first) last.
 /// Calls `resched` between any two units, and never in the middle of one.
 ///
 /// A run known to be zero is not written (A5).
@@ -88,7 +100,7 @@ fn zero_around<H: Hardware>(
     mut resched: impl FnMut(),
 ) {
     let far = if run.count() > pace.near_pages { Reuse::Later } else { Reuse::Soon };
-    let [right, left, near] = extents(run.count(), fault);
+    let [right, left, near] = plan(run.count(), fault, pace.near_pages);
     let mut first = true;
     for (extent, reuse) in [(right, far), (left, far), (near, Reuse::Soon)] {
         for unit in units(extent, pace.unit_pages) {

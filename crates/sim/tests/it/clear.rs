@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::inject::copy;
-use quire::inject::{NEIGHBOURHOOD, Pace, extents, units, zero};
+use quire::inject::{NEIGHBOURHOOD, Pace, extents, plan, units, zero};
 use quire::space::{At, Request};
 use quire::stats::Event;
 use quire_arch::{Arch, Arm16k, X86_64};
@@ -143,6 +143,19 @@ fn judge(seen: &[Seen], pages: u64, fault: u64, pace: Pace) {
     assert_eq!(order.len() as u64, fewest.iter().sum::<u64>());
 }
 
+/// The same for a clear, which is one extent where all of it fits into the near caches.
+fn judge_clear(seen: &[Seen], pages: u64, fault: u64, pace: Pace) {
+    if pages > pace.near_pages {
+        return judge(seen, pages, fault, pace);
+    }
+    let whole = [0..pages, pages..pages, pages..pages];
+    assert_eq!(plan(pages, fault, pace.near_pages), whole);
+    let units: Vec<Seen> = units(0..pages, pace.unit_pages)
+        .flat_map(|unit| [Seen::Clear(unit, Reuse::Soon), Seen::Resched])
+        .collect();
+    assert_eq!(seen, &units[..units.len() - 1]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -214,7 +227,7 @@ proptest! {
         let recorder = Recorder::new(u64::MAX, 0);
         for fault in [fault % pages, 0, pages - 1, pages, u64::MAX] {
             let seen = with_frames(pages, |run| recorder.zero(&run.dirtied(), fault, pace));
-            judge(&seen, pages, fault, pace);
+            judge_clear(&seen, pages, fault, pace);
         }
     }
 }
@@ -249,7 +262,7 @@ fn a3_tail_is_cleared() {
         with_frames(pages, |run| {
             let run = run.dirtied();
             for fault in [0, 1, 2, 3, pages / 2 + 1, pages - 3, pages - 1, pages + 7] {
-                judge(&recorder.zero(&run, fault, pace), pages, fault, pace);
+                judge_clear(&recorder.zero(&run, fault, pace), pages, fault, pace);
             }
         });
     }
@@ -260,7 +273,7 @@ fn a3_a_unit_is_never_less_than_a_page() {
     let recorder = Recorder::new(1, 0);
     let pace = Pace::of(&recorder, 16);
     assert_eq!(pace.unit_pages, 1);
-    with_frames(64, |run| judge(&recorder.zero(&run.dirtied(), 40, pace), 64, 40, pace));
+    with_frames(64, |run| judge_clear(&recorder.zero(&run.dirtied(), 40, pace), 64, 40, pace));
 }
 
 #[test]
@@ -273,7 +286,7 @@ fn a4_gigantic_folios_go_the_same_way() {
         let run = run.dirtied();
         for fault in [0, 77_777, pages - 1] {
             let seen = recorder.zero(&run, fault, pace);
-            judge(&seen, pages, fault, pace);
+            judge_clear(&seen, pages, fault, pace);
             assert!(seen.len() >= 63, "32 units or so, and a point between any two");
         }
         let whole = Pace { unit_pages: u64::MAX, ..pace };
@@ -296,6 +309,7 @@ fn a5_memory_known_to_be_zero_is_not_cleared() {
 fn real_memory<A: Arch>(config: Config, order: Order, fault: u64, unit: u64) {
     let mut ram = system::ram(4 * order.bytes(A::PAGE_SHIFT) as usize + (4 << 20)).unwrap();
     ram.bytes_mut().fill(0xa5);
+    let near = config.near_cache_bytes >> A::PAGE_SHIFT;
     let config = Config { clear_unit_bytes: unit << A::PAGE_SHIFT, ..config };
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         mm.policy().set_size(order, SizePolicy::Always).unwrap();
@@ -305,7 +319,7 @@ fn real_memory<A: Arch>(config: Config, order: Order, fault: u64, unit: u64) {
         mm.map(&space, &Request::anon(order.pages()).at(At::Fixed(start))).unwrap();
         let mut points = 0;
         mm.fault_with(&space, start.add(fault), Access::Write, &mut || points += 1).unwrap();
-        let extents = extents(order.pages(), fault);
+        let extents = plan(order.pages(), fault, near);
         let units: u64 = extents.iter().map(|e| (e.end - e.start).div_ceil(unit)).sum();
         assert_eq!(points, units - 1);
         let mut owned = vec![false; machine.frames().count as usize];
