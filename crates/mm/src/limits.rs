@@ -18,9 +18,16 @@ pub const POPULATE_ORDER: Order = Order::new(9);
 /// with pages of 4 KiB it saves up to fifteen more exceptions, and wastes 60 KiB at worst.
 pub const COPY_MOST_BYTES: u64 = 64 << 10;
 
-/// How many more leaves a write keeps if its page is no longer shared, where a program writes pages
-/// in order. With more, a fault would hold its table for long.
+/// How long a copy may take for pages around the one that is written: about ten faults.
+pub const COPY_NS: u64 = 10_000;
+
+/// How many more leaves a write keeps at first if its page is no longer shared, where a program
+/// writes pages in order; the more it has written so, the more it keeps, up to [`KEEP_MOST`].
 pub const KEEP_AHEAD: usize = 16;
+
+/// The most leaves that a write keeps besides its own: with more, a fault would hold its table for
+/// long.
+pub const KEEP_MOST: usize = 256;
 
 /// The most source folios per copy of a block of file pages: one for each page, with a block of
 /// [`COPY_MOST_BYTES`] and pages of 4 KiB.

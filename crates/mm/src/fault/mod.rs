@@ -20,6 +20,7 @@
 //! **Never** allocates, sleeps, or does I/O. **Next room**: `cache`.
 
 mod block;
+mod copies;
 mod install;
 pub(crate) mod plan;
 pub(crate) mod policy;

@@ -10,6 +10,7 @@ use core::str::FromStr;
 
 use quire_units::{Order, OrderSet};
 
+use super::copies::Copies;
 use crate::limits::ORDERS;
 use crate::space::{Advice, OptOut};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -121,7 +122,7 @@ pub struct Policy {
     always: AtomicU32,
     inherit: AtomicU32,
     madvise: AtomicU32,
-    copy_most: AtomicU32,
+    copies: Copies,
     evict_most: AtomicU32,
     spare: AtomicU64,
     swappiness: AtomicU32,
@@ -146,7 +147,7 @@ impl Policy {
             always: AtomicU32::new(0),
             inherit: AtomicU32::new(with_choice(block).bits()),
             madvise: AtomicU32::new(0),
-            copy_most: AtomicU32::new(0),
+            copies: Copies::new(),
             evict_most: AtomicU32::new(block.get().into()),
             spare: AtomicU64::new(0),
             swappiness: AtomicU32::new(60),
@@ -154,16 +155,57 @@ impl Policy {
         }
     }
 
-    /// The largest folio that a write to a shared page may be copied into.
+    /// The largest folio that a write to a shared page may be copied into, where no rule says
+    /// otherwise.
     pub fn copy_most(&self) -> Order {
-        Order::new(self.copy_most.load(Ordering::Relaxed) as u8)
+        self.copies.most()
     }
 
     /// Sets the largest folio that a write to a shared page may be copied into; of the smaller
-    /// sizes, those wanted in the area are tried. A large copy saves the faults of the pages
-    /// around, and wastes time and memory if they are never written.
+    /// sizes, those wanted in the area are tried, or that one if all wanted sizes are larger. A
+    /// large copy saves the faults of the pages around, and wastes time and memory if they are
+    /// never written.
     pub fn set_copy_most(&self, order: Order) {
-        self.copy_most.store(order.get().into(), Ordering::Relaxed);
+        self.copies.set_most(order);
+    }
+
+    /// Sets [`copy_most`](Self::copy_most) for a machine that copies `mb_per_s` times 10⁶ bytes per
+    /// second, with base pages of 2^`page_shift` bytes: the largest copy that
+    /// [`COPY_NS`](crate::limits::COPY_NS) suffice for, 64 KiB at most.
+    pub fn set_copy_speed(&self, mb_per_s: u32, page_shift: u32) {
+        self.copies.set_most(Copies::affordable(mb_per_s, page_shift));
+    }
+
+    /// The rule for copies out of folios of this order, if there is one: the orders that a copy may
+    /// have.
+    pub fn copy_sizes(&self, folio: Order) -> Option<OrderSet> {
+        self.copies.rule(folio)
+    }
+
+    /// Sets or removes that rule. A copy is never larger than the folio, and a page is always
+    /// among the sizes.
+    ///
+    /// # Errors
+    /// The order, when no folio is as large.
+    pub fn set_copy_sizes(&self, folio: Order, sizes: Option<OrderSet>) -> Result<(), Order> {
+        self.copies.set_rule(folio, sizes)
+    }
+
+    /// The room that a process must have for a copy of this order: a larger one than a page takes
+    /// an eighth of it at most, since pages that are never written take it as well.
+    pub(crate) fn room_for_copy(order: Order) -> Order {
+        if order == Order::ZERO { order } else { Order::new(order.get() + 3) }
+    }
+
+    /// The sizes of a copy for a write to a private page of a file.
+    #[cfg(feature = "files")]
+    pub(crate) fn copies_of_files(&self, advice: Advice, process: OptOut) -> OrderSet {
+        self.copies.of_files(self.candidates(advice, process))
+    }
+
+    /// The sizes of a copy for a write to a folio of this order.
+    pub(crate) fn copies(&self, folio: Order, advice: Advice, process: OptOut) -> OrderSet {
+        self.copies.sizes(folio, self.candidates(advice, process))
     }
 
     /// The most pages that one step of paging out takes.

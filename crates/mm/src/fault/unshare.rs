@@ -18,10 +18,11 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{FrameSpan, Order, OrderSet, PageSpan, Pfn, Prot, Vpn};
 
+use super::policy::Policy;
 use crate::folio::{Folio, Folios};
-use crate::limits::KEEP_AHEAD;
+use crate::limits::{KEEP_AHEAD, KEEP_MOST};
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
 use crate::table::{Locked, Place, Regrant, Run, What};
 
@@ -60,6 +61,8 @@ pub struct Source {
     frame: Pfn,
     /// The size of each leaf.
     pub leaf: Order,
+    /// The sizes that a copy may have.
+    pub orders: OrderSet,
 }
 
 impl Source {
@@ -102,9 +105,9 @@ impl Unshare {
         self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
     }
 
-    /// Keeps the folio if it is not shared; otherwise holds it, to be copied from. At most a block
-    /// of order `most` is copied at once, so the search ends there.
-    pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, most: Order) -> Claim {
+    /// Keeps the folio if it is not shared; otherwise holds it, to be copied from. `policy` has the
+    /// sizes of copies: the search ends at the largest.
+    pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, policy: &Policy) -> Claim {
         let tables = view.tables();
         let locked = tables.lock_lowest_from(self.place, self.page);
         if let Some((frame, attrs)) = self.leaf {
@@ -120,6 +123,8 @@ impl Unshare {
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
         // If more pages are mapped than the folio has, other tables map it, too.
+        let orders = policy.copies(folio.order, self.advice(), view.space.opt_out());
+        let most = orders.largest().unwrap_or_default();
         let reach = if folios.may_be_sole(folio) { folio.order } else { most };
         let (run, mapped) = around(&locked, leaf, frame, folio, reach);
         let pages = locked.pages(&run).intersect(self.area.span);
@@ -139,7 +144,7 @@ impl Unshare {
         folios.get(folio);
         let back = self.page.align_down(block.count()).offset_from(pages.start);
         let frame = Pfn::new(frame.get() - back);
-        Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
+        Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()), orders })
     }
 
     /// All rights of the area, and no sharing.
@@ -158,14 +163,29 @@ impl Unshare {
         run: &Run,
     ) -> usize {
         let mut at = run.index + run.count;
-        let before = run.index.checked_sub(1).map(|index| locked.entry(index).what);
-        let is_own = |attrs: Attrs| attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW);
-        if !matches!(before, Some(What::Leaf { attrs, .. }) if is_own(attrs)) {
+        let is_own = |back: usize| {
+            let index = run.index.checked_sub(back);
+            let what = index.map(|index| locked.entry(index).what);
+            matches!(what, Some(What::Leaf { attrs, .. })
+                if attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW))
+        };
+        if !is_own(1) {
             return at;
         }
+        // The fault keeps as many leaves as were written before, as far as a few of them tell.
+        let mut more = KEEP_AHEAD;
+        while more < KEEP_MOST && is_own(more) {
+            more *= 2;
+        }
         let room = self.area.span.end.min(locked.reach().end).offset_from(locked.page(at));
-        let end = at + KEEP_AHEAD.min((room >> A::order(locked.level()).get()) as usize);
+        let end = at + more.min((room >> A::order(locked.level()).get()) as usize);
         while at < end {
+            let alone =
+                locked.grant_pages(at, end, self.exclusive(), |frame| folios.is_sole_page(frame));
+            at += alone;
+            if alone > 0 {
+                continue;
+            }
             let leaf = locked.entry(at);
             let What::Leaf { frame, attrs, .. } = leaf.what else { break };
             let folio = folios.of(frame).filter(|folio| folios.may_be_sole(*folio));

@@ -309,6 +309,15 @@ impl<'m> Folios<'m> {
         counts == pages as u64 * ONE_MAPPED
     }
 
+    /// Whether `frame` is a folio of its own, and one mapping the only hold on it.
+    #[inline(always)]
+    pub(crate) fn is_sole_page(&self, frame: Pfn) -> bool {
+        let page = State::new(Kind::Folio, 0);
+        self.meta.slot(frame).is_some_and(|slot| {
+            slot.state().with_flags(0) == page && slot.counts.load(Ordering::Acquire) == ONE_MAPPED
+        })
+    }
+
     /// Whether one table may have all the holds on it: there is no reference and no pin, and no
     /// more mapped pages than one mapping of it gives.
     #[inline]

@@ -9,7 +9,7 @@ use super::outcome::{Resolved, Served};
 use crate::base::{Error, Stop};
 #[cfg(feature = "files")]
 use crate::fault::BlockSource;
-use crate::fault::{Claim, Source, Unshare};
+use crate::fault::{Claim, Policy, Source, Unshare};
 use crate::folio::copy::copy;
 #[cfg(feature = "files")]
 use crate::folio::copy::copy_pieces;
@@ -26,7 +26,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         unshare: &Unshare,
         resched: &mut dyn FnMut(),
     ) -> Served {
-        match unshare.claim(view, self.base.policy.copy_most()) {
+        match unshare.claim(view, &self.base.policy) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
                 Ok(None)
@@ -52,14 +52,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         source: &Source,
         resched: &mut dyn FnMut(),
     ) -> Served {
-        let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out());
-        let most = OrderSet::up_to(self.base.policy.copy_most());
-        let allowed = (wanted | OrderSet::of(Order::ZERO)) & most;
+        let allowed = source.orders;
         #[cfg(feature = "files")]
-        if let Some(done) = self.own_block(view, unshare, source, allowed, resched) {
-            return Ok(Some(done));
+        if unshare.is_of_file() {
+            let policy = &self.base.policy;
+            let sizes = policy.copies_of_files(unshare.advice(), view.space.opt_out());
+            if let Some(done) = self.own_block(view, unshare, source, sizes, resched) {
+                return Ok(Some(done));
+            }
         }
-        let fits = |order: &Order| source.pages.covers(PageSpan::block(unshare.page, *order));
+        let fits = |order: &Order| {
+            source.pages.covers(PageSpan::block(unshare.page, *order))
+                && self.base.groups.affords(view.space, Policy::room_for_copy(*order))
+        };
         for order in allowed.descending(source.leaf).filter(fits) {
             match self.take_one(view.space, order, unshare.advice()) {
                 Ok(run) => return self.copy_into(view, unshare, source, run, order, resched),
@@ -134,9 +139,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         allowed: OrderSet,
         resched: &mut dyn FnMut(),
     ) -> Option<Resolved> {
-        if !unshare.is_of_file() {
-            return None;
-        }
         for order in allowed.descending(Order::new(1)) {
             let pages = PageSpan::block(unshare.page, order);
             if source.pages.covers(pages) {

@@ -18,13 +18,11 @@ use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
+use super::lock::BATCH;
 use super::run::Stretch;
 use super::word::{FOREIGN, is_settled, plain};
 use super::{Locked, Marks, Run, Tables, What};
 use crate::folio::{Folios, Home};
-
-/// How many words are loaded and stored at once: enough to spread the costs of a batch.
-const BATCH: usize = 64;
 
 /// Leaves of at least this many consecutive frames are written as a sequence.
 const LONG: usize = 8;

@@ -1,12 +1,13 @@
 //! Changing what the leaves of a span grant.
 
-use quire_arch::{Arch, Attrs, Level};
+use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::grant::Regrant;
+use super::lock::BATCH;
 use super::visit::Step;
-use super::word::{FOREIGN, NOTED};
+use super::word::{FOREIGN, NOTED, is_settled};
 use super::{Gather, Locked, Run, Tables, What};
 use crate::folio::Folios;
 
@@ -120,6 +121,40 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if self.may_fold_in(each) {
             self.refold_ends(run.index, run.count);
         }
+    }
+
+    /// Does the same for single leaves from entry `at` on, before entry `end`, that have equal
+    /// attributes and are `such`: folios of one page. Other spaces could map them until now. Leaves
+    /// that the hardware may change, or that would show code, are left. Returns how many.
+    pub(crate) fn grant_pages(
+        &self,
+        at: usize,
+        end: usize,
+        change: Regrant,
+        such: impl Fn(Pfn) -> bool,
+    ) -> usize {
+        let mut words = [0; BATCH];
+        let words = &mut words[..BATCH.min(end - at)];
+        self.load_words(at, words);
+        let Entry::Leaf { frame, attrs } = self.meaning(words[0], at) else { return 0 };
+        let now = change.of(attrs);
+        let plain = is_settled(attrs) && attrs.intersects(Attrs::RIGHTS);
+        let shows_code = now.difference(attrs).contains(Attrs::EXEC);
+        if !self.level().is_last() || !attrs.contains(Attrs::COW) || !plain || shows_code {
+            return 0;
+        }
+        // The words differ in their frames alone, and so do those that they become.
+        let (sample, more) = (self.sample(), self.spelled(frame, now).wrapping_sub(words[0]));
+        let mut count = 0;
+        while let Some(word) = words.get_mut(count)
+            && let Some((frame, _)) = sample.read::<A>(*word)
+            && such(frame)
+        {
+            *word = word.wrapping_add(more);
+            count += 1;
+        }
+        self.store_words(at, &words[..count]);
+        count
     }
 
     /// Maps `count` leaves from `index` on to other frames, of a folio of order `each`. The words

@@ -27,6 +27,9 @@ pub struct Locked<'a, A, H> {
     spelled: Cell<Sample>,
 }
 
+/// How many words are loaded and stored at once: enough to spread the costs of a batch.
+pub(super) const BATCH: usize = 64;
+
 /// How many bits of a table's `counts` count the words that are not zero; those above count
 /// contiguous blocks.
 const PRESENT_BITS: u32 = 32;

@@ -78,8 +78,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let follows = before.is_some_and(|before| !before.cow);
         let simple = mapped == run.count();
         let wanted = self.wants(process)?(model.process.pages[at].flags);
-        let most = (2u32 << self.mm.policy().copy_most().get()) - 1;
-        let largest = block_in(page, run, wanted & most);
+        let most = self.mm.policy().copy_most();
+        let most =
+            most.min(Order::fitting(folio.map_or(1, |folio| folio.count)).unwrap_or_default());
+        let few = wanted & ((2u32 << most.get()) - 1);
+        // Where only larger sizes are wanted, a copy has the largest size that copies may have.
+        let sizes = if few == 0 && wanted != 0 { 1 << most.get() } else { few };
+        let largest = block_in(page, run, sizes);
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
         let plenty = roomy && self.mm.bare_phys().fail_plan() == FailPlan::Never;
         Ok(Outlook { claim, follows, simple, largest, plenty })
