@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use quire_arch::{Arch, Arm4k, Attrs, Level, Sv48, X86_64};
-use quire_hw::{FrameRun, Hardware, Reuse};
+use quire_hw::{FrameRun, Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{CpuId, Order, PageSpan, Pfn, Prot, Vpn};
 
