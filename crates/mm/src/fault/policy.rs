@@ -205,7 +205,10 @@ impl Policy {
 
     /// The sizes of a copy for a write to a folio of this order.
     pub(crate) fn copies(&self, folio: Order, advice: Advice, process: OptOut) -> OrderSet {
-        self.copies.sizes(folio, self.candidates(advice, process))
+        match folio {
+            Order::ZERO => OrderSet::of(Order::ZERO),
+            _ => self.copies.sizes(folio, self.candidates(advice, process)),
+        }
     }
 
     /// The most pages that one step of paging out takes.

@@ -123,9 +123,11 @@ impl Unshare {
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
         // If more pages are mapped than the folio has, other tables map it, too.
-        let orders = policy.copies(folio.order, self.advice(), view.space.opt_out());
-        let most = orders.largest().unwrap_or_default();
-        let reach = if folios.may_be_sole(folio) { folio.order } else { most };
+        let copies = || policy.copies(folio.order, self.advice(), view.space.opt_out());
+        let reach = match folios.may_be_sole(folio) {
+            true => folio.order,
+            false => copies().largest().unwrap_or_default(),
+        };
         let (run, mapped) = around(&locked, leaf, frame, folio, reach);
         let pages = locked.pages(&run).intersect(self.area.span);
         if folios.is_sole(folio, mapped) {
@@ -144,7 +146,13 @@ impl Unshare {
         folios.get(folio);
         let back = self.page.align_down(block.count()).offset_from(pages.start);
         let frame = Pfn::new(frame.get() - back);
-        Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()), orders })
+        Claim::Copy(Source {
+            folio,
+            pages,
+            frame,
+            leaf: A::order(locked.level()),
+            orders: copies(),
+        })
     }
 
     /// All rights of the area, and no sharing.
