@@ -101,7 +101,7 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
         let state = slot.state();
         let mut pages = 1;
         match state.kind() {
-            Kind::None => {}
+            Kind::None | Kind::Outside => {}
             // The allocator's walker has checked these.
             Kind::Free => pages = 1 << state.order(),
             Kind::Table => totals.table += 1,

@@ -76,7 +76,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Kind::Node => one(FrameUse::Node),
             Kind::Index => one(FrameUse::Index),
             Kind::Swap => one(FrameUse::Swap),
-            Kind::Stray | Kind::None => one(FrameUse::Other),
+            Kind::Stray | Kind::Outside | Kind::None => one(FrameUse::Other),
         })
     }
 }

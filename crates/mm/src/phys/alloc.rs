@@ -8,7 +8,7 @@ use super::Plan;
 use super::cpu_cache::{CpuCache, Entry, Shelf, Stack, batch, limit};
 #[cfg(any(test, feature = "inject"))]
 use super::fail::FailPlan;
-use super::meta::{Meta, Ownerless, Slot, State};
+use super::meta::{Kind, Meta, Ownerless, Slot, State};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
@@ -41,7 +41,7 @@ impl<'m> Phys<'m> {
     ) -> Result<Self, SetupError> {
         validate(FrameSpan::new(first, slots.len() as u64), zones)?;
         // Records of an earlier allocator would be taken for free blocks.
-        slots.iter().for_each(|slot| slot.set_state(State::NONE));
+        slots.iter().for_each(|slot| slot.set_state(State::OUTSIDE));
         caches.iter_mut().for_each(|cache| *cache = CpuCache::default());
         let zones = zones.iter().map(|&span| Zone::new(span)).collect();
         Ok(Self { meta: Meta::new(first, slots), caches, plan: Plan::new(), zones })
@@ -64,6 +64,9 @@ impl<'m> Phys<'m> {
                 Some(zone) => at = zone.span.end(),
                 None => return Err(NotRam { frame: at, run }),
             }
+        }
+        for frame in (0..run.count()).map(|at| run.start().add(at)) {
+            self.meta.at(frame).set_state(State::NONE);
         }
         self.give([(run.span(), run.is_zeroed())]);
         Ok(())
@@ -125,10 +128,11 @@ impl<'m> Phys<'m> {
         })
     }
 
-    /// The first frame of `span` that belongs to a zone.
+    /// The first frame of `span` that was ever [added](Self::add). Holes of a zone were not.
     pub fn first_managed(&self, span: FrameSpan) -> Option<Pfn> {
         let parts = self.zones.iter().map(|zone| zone.part(span));
-        parts.filter(|part| part.count > 0).map(|part| part.start).min()
+        let frames = parts.flat_map(|part| (0..part.count).map(move |at| part.start.add(at)));
+        frames.filter(|frame| self.meta.at(*frame).state().kind() != Kind::Outside).min()
     }
 
     /// Gives frames back: all that were taken, any part of them, or several neighbours joined.

@@ -51,6 +51,8 @@ pub enum Kind {
     Index = 6,
     /// A node of the tree of a swap device's slots.
     Swap = 7,
+    /// No RAM that was added: in a hole, or kept by the embedder. It never was the library's.
+    Outside = 8,
 }
 
 impl Kind {
@@ -69,6 +71,9 @@ impl State {
     /// No record.
     pub(crate) const NONE: State = State::new(Kind::None, 0);
 
+    /// No RAM that was added.
+    pub(crate) const OUTSIDE: State = State::new(Kind::Outside, 0);
+
     /// A block of `kind`, with its order (or a table's level).
     #[inline]
     pub(crate) const fn new(kind: Kind, order: u8) -> Self {
@@ -86,6 +91,7 @@ impl State {
             5 => Kind::Node,
             6 => Kind::Index,
             7 => Kind::Swap,
+            8 => Kind::Outside,
             _ => Kind::None,
         }
     }

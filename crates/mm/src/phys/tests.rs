@@ -395,6 +395,24 @@ fn e1_frames_of_no_zone_are_refused() {
 }
 
 #[test]
+fn e10_frames_of_a_zones_hole_are_not_managed() {
+    let mut slots: Vec<Slot> = (0..64).map(|_| Slot::default()).collect();
+    let mut caches = [CpuCache::new()];
+    let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &[span(0, 64)]).unwrap();
+    phys.add(numbers(span(0, 16), false)).unwrap();
+    phys.add(numbers(span(40, 8), false)).unwrap();
+    let first = |start, count| phys.first_managed(span(start, count)).map(Pfn::get);
+    assert_eq!([first(16, 24), first(48, 16), first(64, 8)], [None; 3]);
+    assert_eq!([first(16, 25), first(10, 40), first(47, 4)], [Some(40), Some(10), Some(47)]);
+    // Taken frames stay the library's.
+    let run = phys.alloc(CPU, Order::new(3)).unwrap();
+    assert_eq!(phys.first_managed(run.span()), Some(run.start()));
+    phys.free(CPU, run);
+    assert_eq!(first(0, 1), Some(0));
+    assert_eq!(totals(&phys).free + totals(&phys).cached, 24);
+}
+
+#[test]
 fn e1_metadata_of_an_earlier_allocator_is_forgotten() {
     let mut slots: Vec<Slot> = (0..64).map(|_| Slot::default()).collect();
     let mut caches = [CpuCache::new()];
