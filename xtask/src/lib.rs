@@ -9,6 +9,7 @@
 //! * [`soak`] runs what takes hours, until something fails (`make soak`).
 //! * [`deeper`] fuzzes, and runs the tests under sanitizers and in Miri.
 //! * [`text`] measures how much code the features of the library bring.
+//! * [`stack`] measures how much stack each call of the library uses.
 //! * [`steps`] is how a step is run, timed and told.
 
 pub mod tidy;
@@ -20,5 +21,6 @@ pub mod guest;
 pub mod job;
 pub mod selftests;
 pub mod soak;
+pub mod stack;
 pub mod text;
 pub mod tiny;

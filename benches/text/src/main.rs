@@ -6,68 +6,16 @@
 #![no_std]
 #![no_main]
 
-use core::hint::black_box;
-use core::ops::Range;
+mod board;
+
 use core::panic::PanicInfo;
 
 use quire::arch::Sv39;
-use quire::hw::{
-    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
-};
 use quire::space::{Request, Space};
-use quire::units::{Access, Asid, CpuId, FrameSpan, PageSpan, Pfn, Prot};
+use quire::units::{Access, Asid, PageSpan, Prot};
 use quire::Mm;
 
-/// The hardware of a kernel that maps all RAM at one place.
-pub struct Board<'r> {
-    ram: DirectMap<'r>,
-    clears: Chosen,
-    profile: Profile,
-}
-
-impl Hardware for Board<'_> {
-    fn load(&self, frame: Pfn, index: usize) -> u64 {
-        self.ram.load(frame, index)
-    }
-
-    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        self.ram.fill(table, index, count, first, step);
-    }
-
-    fn compare_exchange(
-        &self,
-        table: &TableFrame,
-        index: usize,
-        current: u64,
-        new: u64,
-    ) -> Result<(), u64> {
-        self.ram.compare_exchange(table, index, current, new)
-    }
-
-    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
-        self.ram.clear(frames, pages, &self.clears, reuse);
-    }
-
-    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
-        self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
-    }
-
-    fn flush(&self, flush: &Flush<'_>) {
-        black_box(flush.pages);
-    }
-
-    fn publish_code(&self, frames: FrameSpan) {
-        black_box(frames);
-    }
-
-    fn cpu(&self) -> CpuId {
-        black_box(CpuId::new(0))
-    }
-
-    fn profile(&self) -> Profile {
-        self.profile
-    }
-}
+use board::Board;
 
 type Memory<'m> = Mm<'m, Sv39, Board<'m>>;
 

@@ -43,7 +43,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             left.start = pages.start;
             if alignment(new.get()) < A::order(level) {
                 let aligned = pages.start.add(alignment(new.get()).pages());
-                self.isolate(aligned, spare, gather)?;
+                self.isolate(aligned, spare, gather.due())?;
             } else {
                 self.reach_down(new, level, spare)?;
                 left.start = pages.end;
