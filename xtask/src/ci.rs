@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::guest::Isa;
 use crate::setup::{self, BARE_TARGETS};
 use crate::steps::{Missing, Steps};
-use crate::{tidy, tiny};
+use crate::{stack, tidy, tiny};
 
 /// The crates that are built without an operating system.
 const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire-mm"];
@@ -45,6 +45,7 @@ pub fn run(root: &Path) -> bool {
     packages(&mut steps);
     bare(root, &mut steps);
     steps.run("text", cargo(&["xtask", "text", "core"]));
+    stack(root, &mut steps);
     emulated(root, &mut steps);
     example(root, &mut steps);
     kernel(root, &mut steps);
@@ -167,6 +168,12 @@ fn emulated(root: &Path, steps: &mut Steps) {
     let mut command = Command::new("bash");
     command.arg(script);
     steps.run("emulated", command);
+}
+
+/// The program that measures the stack: its style, and its bounds.
+fn stack(root: &Path, steps: &mut Steps) {
+    apart(root, &root.join(stack::DIR), "stack", &Isa::ALL, steps);
+    steps.run("stack", cargo(&["xtask", "stack"]));
 }
 
 /// The example of a kernel: its style, and a boot on each kind of CPU.

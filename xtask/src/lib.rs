@@ -10,6 +10,7 @@
 //! * [`deeper`] fuzzes, and runs the tests under sanitizers and in Miri.
 //! * [`mutants`] makes slips on purpose, and looks whether a test notices.
 //! * [`text`] measures how much code the features of the library bring.
+//! * [`stack`] measures how much stack each call of the library uses.
 //! * [`steps`] is how a step is run, timed and told.
 
 pub mod tidy;
@@ -22,5 +23,6 @@ pub mod job;
 pub mod mutants;
 pub mod selftests;
 pub mod soak;
+pub mod stack;
 pub mod text;
 pub mod tiny;

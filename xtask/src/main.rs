@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use xtask::deeper::{self, Sanitizer};
 use xtask::guest::{self, Accel, Comparison, Isa, Order};
 use xtask::steps::Missing;
-use xtask::{ci, job, mutants, selftests, setup, soak, text, tidy, tiny};
+use xtask::{ci, job, mutants, selftests, setup, soak, stack, text, tidy, tiny};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = false)]
@@ -38,6 +38,8 @@ enum Command {
         /// Only these sets: core, core+files, core+files+swap, default, all
         sets: Vec<String>,
     },
+    /// Print how much stack each call uses on each ISA, and check the bounds (a step of `ci`)
+    Stack,
     /// Copy the examples' code into README.md and docs/embedding.md
     Readme,
     /// Build the kernel of examples/tiny and boot it on three kinds of CPUs (a step of `ci`)
@@ -270,6 +272,7 @@ fn main() -> ExitCode {
             text::run(&root, &sets).map_or_else(|missing| skips(&missing), exit)
         }
         Command::Readme => copy(&root),
+        Command::Stack => stack::run(&root).map_or_else(|missing| skips(&missing), exit),
         Command::Tiny => tiny::run(&root).map_or_else(|missing| skips(&missing), exit),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),

@@ -6,46 +6,16 @@
 #![no_std]
 #![no_main]
 
-use core::hint::black_box;
+mod board;
+
 use core::panic::PanicInfo;
 
 use quire::arch::Sv39;
-use quire::hw::{DirectMap, Flush, HasMemory, Hardware, Profile, Ram};
 use quire::space::{Request, Space};
-use quire::units::{Access, Asid, CpuId, FrameSpan, PageSpan, Prot};
+use quire::units::{Access, Asid, PageSpan, Prot};
 use quire::Mm;
 
-/// The hardware of a kernel that maps all RAM at one place.
-pub struct Board<'r> {
-    ram: Ram<DirectMap<'r>>,
-    profile: Profile,
-}
-
-impl<'r> HasMemory for Board<'r> {
-    type Memory = Ram<DirectMap<'r>>;
-
-    fn memory(&self) -> &Self::Memory {
-        &self.ram
-    }
-}
-
-impl Hardware for Board<'_> {
-    fn flush(&self, flush: &Flush<'_>) {
-        black_box(flush.pages);
-    }
-
-    fn publish_code(&self, frames: FrameSpan) {
-        black_box(frames);
-    }
-
-    fn cpu(&self) -> CpuId {
-        black_box(CpuId::new(0))
-    }
-
-    fn profile(&self) -> Profile {
-        self.profile
-    }
-}
+use board::Board;
 
 type Memory<'m> = Mm<'m, Sv39, Board<'m>>;
 

@@ -83,7 +83,7 @@
 //!   thread may run.
 //! * **Nested calls**: [`Hardware`](hw::Hardware)'s methods and [`AllSpaces::visit`] call nothing
 //!   of the library, as their caller may hold any lock.
-//! * **Stack**: [`Mm::new`], a fork and reclaim use about 10 KiB, a fault 6 KiB (riscv64, O3).
+//! * **Stack**: a fault uses at most 3 KiB, a fork (`fork_in`) and reclaim 4 KiB.
 //!
 //! # Services
 //! | handle | service | feature |

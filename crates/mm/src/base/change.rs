@@ -3,13 +3,13 @@
 use core::ops::{Deref, DerefMut};
 
 use quire_arch::Arch;
-use quire_hw::Hardware;
+use quire_hw::{Hardware, Pieces};
 use quire_units::{Order, PageSpan};
 
 use super::{Base, Error};
 use crate::space::{Section, SectionLack, Space};
 use crate::stats::Event;
-use crate::table::{Gather, Taking};
+use crate::table::{Gather, Taking, invalidations};
 
 /// A change of a space under way. It ends when this value is dropped, also if a step failed.
 ///
@@ -38,6 +38,15 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     pub(crate) fn settle(&self, space: &Space<A>, gather: &mut Gather) {
         if !gather.is_empty() {
             self.settle_all(space, gather);
+        }
+    }
+
+    /// Flushes the translations of `due`, if there are any.
+    pub(crate) fn flush(&self, space: &Space<A>, due: Option<Pieces>) {
+        if let Some(flush) = due.and_then(|pages| space.target().order(Some(pages), false)) {
+            self.hw.flush(&flush);
+            self.count(Event::Flush, 1);
+            self.count(Event::Invalidations, invalidations(&flush));
         }
     }
 

@@ -18,7 +18,7 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan};
 
-use super::unshare::Unshare;
+use super::unshare::{Part, Unshare};
 use crate::folio::{Folio, FolioFlags, Folios};
 use crate::limits::PIECES_MAX;
 use crate::space::View;
@@ -28,48 +28,54 @@ use crate::table::{Locked, What};
 /// folio.
 #[must_use = "the folios are held: release them"]
 pub(crate) struct BlockSource {
-    parts: ArrayVec<(Folio, FrameSpan), PIECES_MAX>,
+    parts: ArrayVec<Part, PIECES_MAX>,
 }
 
 impl BlockSource {
-    /// Takes references to the folios of the file that `pages`, an aligned block, maps; `None`
-    /// where another page is among them, or there are too many folios.
+    /// Without parts.
+    pub(crate) fn new() -> Self {
+        Self { parts: ArrayVec::new() }
+    }
+
+    /// Takes references to the folios of the file that `pages`, an aligned block, maps. `false`,
+    /// and there are no parts, where another page is among them, or there are too many folios.
     pub(crate) fn hold<A: Arch, H: Hardware>(
+        &mut self,
         view: &View<'_, A, H>,
         unshare: &Unshare,
         pages: PageSpan,
-    ) -> Option<Self> {
+    ) -> bool {
         if !unshare.area.span.covers(pages) {
-            return None;
+            return false;
         }
         let locked = view.tables().lock_lowest(unshare.page, Level::LAST);
         let reaches = locked.level() == Level::LAST && locked.reach().covers(pages);
         if !reaches || !view.space.areas.is_current(unshare.seq, pages) {
-            return None;
+            return false;
         }
         let folios = view.folios();
-        let mut source = Self { parts: ArrayVec::new() };
-        let mut hold = |folio, part| {
-            let held = is_sound(&folios, folio) && source.parts.try_push((folio, part)).is_ok();
+        let mut hold = |folio, frames| {
+            let part = Part::new(folio, frames);
+            let held = is_sound(&folios, folio) && self.parts.try_push(part).is_ok();
             if held {
                 folios.get(folio);
             }
             held
         };
         if each_leaf(&locked, pages, |frames| folios.each(frames, &mut hold) == frames.count) {
-            return Some(source);
+            return true;
         }
         // This table still maps them: none of these references is the last.
-        source.release(view, &mut |_| debug_assert!(false));
-        None
+        self.release(view, &mut |_| debug_assert!(false));
+        false
     }
 
     /// The frames, each with the number of frames before it.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (u64, FrameSpan)> {
-        self.parts.iter().scan(0, |before, (_, frames)| {
+        self.parts.iter().scan(0, |before, part| {
             let at = *before;
-            *before += frames.count;
-            Some((at, *frames))
+            *before += part.frames().count;
+            Some((at, part.frames()))
         })
     }
 
@@ -91,12 +97,12 @@ impl BlockSource {
 
     /// Releases the folios. `free` gets the frames of those whose last reference this was.
     pub(crate) fn release<A: Arch, H: Hardware>(
-        self,
+        &mut self,
         view: &View<'_, A, H>,
         free: &mut impl FnMut(FrameRun),
     ) {
         let folios = view.folios();
-        self.parts.into_iter().filter_map(|(folio, _)| folios.put(folio)).for_each(free);
+        self.parts.drain(..).filter_map(|part| folios.put(part.folio())).for_each(free);
     }
 }
 

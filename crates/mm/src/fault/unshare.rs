@@ -65,11 +65,36 @@ pub struct Source {
     pub orders: OrderSet,
 }
 
+/// Some frames of a folio, in two words.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    start: Pfn,
+    count: u32,
+    order: Order,
+}
+
+impl Part {
+    /// The frames `frames` of `folio`.
+    pub fn new(folio: Folio, frames: FrameSpan) -> Self {
+        Self { start: frames.start, count: frames.count as u32, order: folio.order }
+    }
+
+    /// The folio.
+    pub fn folio(self) -> Folio {
+        Folio { head: self.start.align_down(self.order.pages()), order: self.order }
+    }
+
+    /// The frames.
+    pub fn frames(self) -> FrameSpan {
+        FrameSpan::new(self.start, self.count.into())
+    }
+}
+
 impl Source {
-    /// The folio, and its frames of `pages`, which are some of its pages.
-    pub fn part(&self, pages: PageSpan) -> (Folio, FrameSpan) {
+    /// The frames of `pages`, which are some of its pages.
+    pub fn part(&self, pages: PageSpan) -> Part {
         let ahead = pages.start.offset_from(self.pages.start);
-        (self.folio, FrameSpan::new(self.frame.add(ahead), pages.count()))
+        Part::new(self.folio, FrameSpan::new(self.frame.add(ahead), pages.count()))
     }
 
     /// Drops the hold; returns the folio's frames, if it was the last hold.
@@ -107,6 +132,7 @@ impl Unshare {
 
     /// Keeps the folio if it is not shared; otherwise holds it, to be copied from. `policy` has the
     /// sizes of copies: the search ends at the largest.
+    #[inline]
     pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, policy: &Policy) -> Claim {
         let tables = view.tables();
         let locked = tables.lock_lowest_from(self.place, self.page);
@@ -219,7 +245,7 @@ impl Unshare {
     pub fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
-        parts: &[(Folio, FrameSpan)],
+        parts: &[Part],
         leaf: Order,
         pages: PageSpan,
         run: FrameRun,
@@ -227,7 +253,8 @@ impl Unshare {
         let locked = view.tables().lock_lowest(pages.start, Level::LAST);
         let index = locked.index(pages.start);
         let mut at = index;
-        let is_mapped = |(_, frames): &(Folio, FrameSpan)| {
+        let is_mapped = |part: &Part| {
+            let frames = part.frames();
             let count = (frames.count >> leaf.get()) as usize;
             let run = locked.run(at, at + count);
             at += count;
@@ -248,7 +275,7 @@ impl Unshare {
         let count = (pages.count() >> leaf.get()) as usize;
         locked.replace(index, count, frame, attrs, order);
         // The flush is over.
-        let unmapped = parts.iter().map(|(folio, part)| folios.unmap(*folio, part.count as u32));
+        let unmapped = parts.iter().map(|part| folios.unmap(part.folio(), part.count));
         Ok(unmapped.fold(None, Option::or))
     }
 }

@@ -113,7 +113,8 @@ fn c4_a_block_is_not_replaced_when_something_in_it_has_changed_meanwhile() {
             let decided = decide(&view, mm.policy(), START, Access::Write, Reach::Folio);
             let Decision::Unshare(unshare) = decided else { panic!("{decided:?}") };
             assert!(unshare.is_of_file());
-            let pieces = BlockSource::hold(&view, &unshare, block).expect("all of it is mapped");
+            let mut pieces = BlockSource::new();
+            assert!(pieces.hold(&view, &unshare, block), "all of it is mapped");
             assert_eq!(pieces.frames().map(|(_, frames)| frames.count).sum::<u64>(), 16);
             change(mm, space, one);
             let run = mm.base().frames(Order::new(4), true).expect("memory");

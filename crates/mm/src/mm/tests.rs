@@ -38,6 +38,42 @@ fn with(test: impl FnOnce(&Machine<'_>, &MachineMm<'_, '_>, Space<X86_64>)) {
     assert_eq!(mm.allocator().free_frames(), free);
 }
 
+#[test]
+fn e3_a_space_can_be_made_forked_and_ended_in_places_of_the_embedder() {
+    with(|_, mm, space| {
+        let root = || mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory");
+        let zeroed = || {
+            let run = root();
+            mm.base().clear(&run, 0, &mut || {});
+            run
+        };
+        let (mut first, mut second) = (None, None);
+        let made = mm.spaces().space_in(&mut first, zeroed(), Asid(2), WINDOW);
+        let area = mm.map(made.expect("sound"), &Request::anon(16)).expect("there is room");
+        let parent = first.as_ref().expect("it was made");
+        mm.fault(parent, area.start, Access::Write).expect("memory");
+        mm.spaces().fork_in(&mut second, parent, zeroed(), Asid(3)).expect("memory");
+        let child = second.as_ref().expect("it was made");
+        assert_eq!(mm.resident(child), mm.resident(parent));
+        assert_eq!(check::system(mm, &[&space, parent, child]).map(|_| ()), Ok(()));
+        // A place that is taken stays as it is, and the root is free again.
+        let free = mm.allocator().free_frames();
+        let taken = mm.spaces().space_in(&mut second, root(), Asid(4), WINDOW);
+        assert_eq!(taken.err(), Some(Error::Invalid));
+        assert_eq!(mm.allocator().free_frames(), free);
+        // A fork that fails leaves its place empty.
+        let (mut third, run) = (None, zeroed());
+        mm.allocator().set_fail_plan(FailPlan::Nth(1));
+        let failed = mm.spaces().fork_in(&mut third, parent, run, Asid(4));
+        assert_eq!(failed.err(), Some(Error::NoMemory(Order::ZERO)));
+        assert!(third.is_none());
+        mm.spaces().destroy_in(&mut second);
+        mm.spaces().destroy_in(&mut first);
+        assert!(first.is_none() && second.is_none());
+        mm.destroy(space);
+    });
+}
+
 fn span(start: u64, end: u64) -> PageSpan {
     PageSpan::new(START.add(start), START.add(end))
 }

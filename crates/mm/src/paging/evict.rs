@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use crate::base::{Base, Device};
 use crate::cache::FilePages;
@@ -12,18 +12,19 @@ use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Discard, Eviction, Gather};
 
-/// A folio on its way out, with a reference.
+/// A folio on its way out, with a reference. A batch of them is on the stack, so they are small.
 pub(super) struct Leaving {
-    pub(super) folio: Folio,
+    head: Pfn,
+    slot: u64,
+    /// How many pages of it were mapped.
+    pub(super) mapped: u32,
+    /// Pages whose leaves are swap entries now.
+    pub(super) pages: u32,
     /// The number of its device.
     pub(super) device: u32,
-    pub(super) slots: FilePages,
+    order: Order,
     /// The slots do not hold the folio's contents.
     pub(super) dirty: bool,
-    /// How many pages of it were mapped.
-    pub(super) mapped: u64,
-    /// Pages whose leaves are swap entries now.
-    pub(super) pages: u64,
     /// A change has kept some of it: it is visited once more.
     pub(super) again: bool,
 }
@@ -31,8 +32,16 @@ pub(super) struct Leaving {
 impl Leaving {
     /// A folio that has the slots from `slot` on, on a device.
     pub(super) fn new(folio: Folio, device: u32, slot: u64, dirty: bool) -> Self {
-        let slots = FilePages::block(slot, folio.order);
-        Self { folio, device, slots, dirty, mapped: 0, pages: 0, again: false }
+        let Folio { head, order } = folio;
+        Self { head, order, device, slot, dirty, mapped: 0, pages: 0, again: false }
+    }
+
+    pub(super) fn folio(&self) -> Folio {
+        Folio { head: self.head, order: self.order }
+    }
+
+    pub(super) fn slots(&self) -> FilePages {
+        FilePages::block(self.slot, self.order)
     }
 
     /// Whether a space may still map pages of it.
@@ -70,27 +79,32 @@ impl Found {
 pub(super) struct Evictor<'a, A, H> {
     pub(super) base: &'a Base<'a, A, H>,
     pub(super) view: View<'a, A, H>,
-    pub(super) gather: Gather,
+    pub(super) gather: &'a mut Gather,
 }
 
 impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
-    pub(super) fn new(base: &'a Base<'a, A, H>, view: View<'a, A, H>) -> Self {
-        Self { base, view, gather: Gather::new() }
+    pub(super) fn new(
+        base: &'a Base<'a, A, H>,
+        view: View<'a, A, H>,
+        gather: &'a mut Gather,
+    ) -> Self {
+        Self { base, view, gather }
     }
 
     /// Flushes, and ends the mappings.
     pub(super) fn settle(&mut self) {
-        self.base.settle(self.view.space, &mut self.gather);
+        self.base.settle(self.view.space, self.gather);
     }
 
     /// Unmaps a lazily free folio, if it was not written; returns whether it is gone, with the
     /// caller's reference.
+    #[inline(never)]
     pub(super) fn lose(&mut self, &Found { folio, here, .. }: &Found) -> bool {
         let folios = self.base.folios();
         if !folios.is_lazy(folio) {
             return false;
         }
-        let done = self.view.tables().discard(here, folio, &mut self.gather);
+        let done = self.view.tables().discard(here, folio, self.gather);
         match done {
             Discard::Gone => self.base.count(Event::LazyFreed, folio.order.pages()),
             Discard::Written => folios.set_lazy(folio, false),
@@ -101,10 +115,10 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
 
     /// Evicts a folio at the place where a space mapped it last; if it is not there, everywhere.
     pub(super) fn evict_at_home(&mut self, leaving: &mut Leaving) {
-        let (home, before) = (self.base.folios().home(leaving.folio), leaving.pages);
+        let (home, before) = (self.base.folios().home(leaving.folio()), leaving.pages);
         let last = Vpn::new(A::USER_PAGES);
         if home != Home::UNKNOWN {
-            let end = home.page.get().saturating_add(leaving.folio.order.pages());
+            let end = home.page.get().saturating_add(leaving.order.pages());
             let end = Vpn::new(end).min(last);
             self.evict(PageSpan::new(home.page.min(end), end), leaving);
         }
@@ -141,7 +155,7 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         device: &Device<'_, A, H>,
         leaving: &mut Leaving,
     ) -> bool {
-        let Leaving { folio, slots, .. } = *leaving;
+        let (folio, slots) = (leaving.folio(), leaving.slots());
         let (folios, areas) = (self.base.folios(), &self.view.space.areas);
         let mut changing = false;
         let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
@@ -159,9 +173,9 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         };
         let tracks = area.flags.contains(AreaFlags::TRACKED);
         let what = Eviction { folio, most: self.base.policy.evict_most(), tracks };
-        let evicted = self.view.tables().evict(area.span, what, &mut self.gather, ask);
+        let evicted = self.view.tables().evict(area.span, what, self.gather, ask);
         self.base.count(Event::EntriesSwapped, evicted.entries);
-        leaving.pages += evicted.pages;
+        leaving.pages += evicted.pages as u32;
         leaving.dirty |= evicted.dirty;
         changing
     }

@@ -33,7 +33,7 @@ use crate::limits::{EVICT_FLUSH_PAGES, PAGE_OUT_TRIES};
 use crate::space::Space;
 use crate::stats::{Event, FolioEvent};
 use crate::sync::spin_loop;
-use crate::table::{Divided, Division};
+use crate::table::{Divided, Division, Gather};
 
 /// The folios that are paged out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +67,8 @@ pub(crate) struct Demand {
     pub(crate) pages: u64,
 }
 
-/// How many folios leave by one flush.
-const BATCH: usize = 32;
+/// How many folios leave by one flush. They are on the stack: with reclaim's own calls, 4 KiB.
+const BATCH: usize = 28;
 
 /// The reason why a folio does not leave.
 enum Obstacle {
@@ -125,7 +125,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             return Err(Error::Invalid);
         }
         let (batch, done) = Default::default();
-        let own = Evictor::new(self.base(), self.base().view(space));
+        let mut gather = Gather::new();
+        let own = Evictor::new(self.base(), self.base().view(space), &mut gather);
         let mut out = PageOut { paging: self, span, demand, spaces, batch, own, done };
         let upto = out.run();
         Ok((out.done, upto))
@@ -188,7 +189,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     /// Ends the way of a folio out: it may be written or dropped from now on.
     fn end_out(&self, leaving: &Leaving, done: &mut PagedOut) {
-        let &Leaving { folio, slots, .. } = leaving;
+        let (folio, slots) = (leaving.folio(), leaving.slots());
         let folios = self.base().folios();
         let Some(device) = self.base().device(leaving.device) else { return };
         if leaving.dirty {
@@ -201,7 +202,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         } else if !leaving.again {
             done.stay += 1;
         }
-        self.base().count(Event::PagesSwapped, leaving.pages);
+        self.base().count(Event::PagesSwapped, leaving.pages.into());
         if let Some((cached, _)) = folios.identified(folio) {
             cached.learn(cached.known() - FolioFlags::LEAVING);
         }
@@ -256,6 +257,7 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
     /// and not shared if the demand says so. It gets a reference. Others stay and are counted: they
     /// are many after a fork, so the search skips them under one lock of their table. A space that
     /// pages out its own memory waits for a change of it, such as a collapse, as a fault does.
+    #[inline(never)]
     fn hold_next(&mut self, at: Vpn) -> Option<Found> {
         let (base, demand) = (self.own.base, self.demand);
         let (folios, tables) = (base.folios(), self.own.view.tables());
@@ -286,6 +288,7 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
     }
 
     /// Begins to take a folio out. If it does not leave, the reference to it is released.
+    #[inline(never)]
     fn begin(&self, found: &Found) -> Result<Leaving, Obstacle> {
         let (folio, folios) = (found.folio, self.own.base.folios());
         let begun = self.may_leave(found).and_then(|()| match folios.identified(folio) {
@@ -296,7 +299,7 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
             Ok(mut leaving) => {
                 // Mappings count until they are flushed, and this space is flushed before the
                 // others.
-                leaving.mapped = folios.counts(folio).mapped.into();
+                leaving.mapped = folios.counts(folio).mapped;
                 Ok(leaving)
             }
             Err(stop) => {
@@ -340,15 +343,20 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
 
     /// Flushes for a batch, evicts it from other spaces if the demand says so, and marks dirty
     /// folios for writing.
+    #[inline(never)]
     fn end_batch(&mut self) {
-        if self.batch.iter().map(|leaving| leaving.pages).sum::<u64>() > EVICT_FLUSH_PAGES {
+        if self.batch.iter().map(|leaving| u64::from(leaving.pages)).sum::<u64>()
+            > EVICT_FLUSH_PAGES
+        {
             self.own.gather.flush_space();
         }
         self.own.settle();
         if self.demand.whose == Scope::All && self.batch.iter().any(Leaving::is_mapped) {
             self.spaces.visit(&mut |other| {
                 let _taking = other.taking();
-                let mut evictor = Evictor::new(self.own.base, self.own.base.view(other));
+                // Of this space's own there is nothing left in the gather.
+                let (base, gather) = (self.own.base, &mut *self.own.gather);
+                let mut evictor = Evictor::new(base, base.view(other), gather);
                 let mapped = self.batch.iter_mut().filter(|leaving| leaving.is_mapped());
                 mapped.for_each(|leaving| evictor.evict_at_home(leaving));
                 evictor.settle();

@@ -65,6 +65,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// A round of aging over `span` of a space; returns how many pages it scanned.
+    #[inline(never)]
     fn age(&self, space: &Space<A>, span: PageSpan) -> u64 {
         let folios = self.base().folios();
         let tables = self.base().view(space).tables();
@@ -98,6 +99,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         done
     }
 
+    #[inline(never)]
     pub(super) fn go_rounds(&self, quest: &mut Quest<'_, A>) {
         let mut gives = self.has_slots();
         for round in 0..ROUNDS.len() {
@@ -122,6 +124,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Drops clean pages of swap devices that no space maps, `pages` or a few more; returns how
     /// many.
+    #[inline(never)]
     fn drop_from_swap(&self, pages: u64) -> u64 {
         let mut dropped = 0;
         for (id, slots, _) in self.paging().devices() {
@@ -153,6 +156,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// Lets the hand go once around all spaces, or until the quest is over.
+    #[inline(never)]
     fn go_round(&self, quest: &mut Quest<'_, A>) {
         let (root, page) = quest.hand.load();
         let (first, end) = (Vpn::new(0), Vpn::new(A::USER_PAGES));
@@ -208,6 +212,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// Pages out the old folios of `window`; returns the page to continue at.
+    #[inline(never)]
     fn page_out_old(&self, space: &Space<A>, window: PageSpan, quest: &mut Quest<'_, A>) -> Vpn {
         quest.done.dropped += self.thin(space, window, quest.idle());
         if quest.is_over() {

@@ -36,6 +36,7 @@ struct Window<'a, A, H> {
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Goes once around all files that have a store, from where the last call stopped, and drops
     /// the old pages, mapped or not, until the quest is over.
+    #[inline(never)]
     pub(super) fn shed_files(&self, quest: &mut Quest<'_, A>) {
         let (first, page) = self.file_hand.load();
         let is_ahead = |id: &FileId| u64::from(id.0) >= first;

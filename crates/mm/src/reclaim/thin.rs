@@ -62,6 +62,7 @@ impl Waste {
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Frees the unused parts of the large folios in `span` that had no access for `idle` rounds of
     /// aging; returns how many pages.
+    #[inline(never)]
     pub(super) fn thin(&self, space: &Space<A>, span: PageSpan, idle: u32) -> u64 {
         let (mut at, mut freed) = (span.start, 0);
         while let Some(found) = self.next_large(space, PageSpan::new(at, span.end), idle) {

@@ -101,7 +101,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
-            let isolated = tables.isolate(page, &mut self.table, &mut self.gather);
+            let isolated = tables.isolate(page, &mut self.table, self.gather.due());
             let (splits, around) = isolated.map_err(|_| SectionLack::Table)?;
             self.splits += splits;
             vacant = around;

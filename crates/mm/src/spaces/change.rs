@@ -212,6 +212,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::NoArea`] without room, or when the area has changed; [`Error::NoMemory`].
+    #[inline(never)]
     pub(crate) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
         let mut change = self.base.change(space);
         change.stock()?;

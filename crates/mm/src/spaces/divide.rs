@@ -42,13 +42,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// the next level. Where it needs a table of the level below as well, the next try brings it.
     pub(crate) fn split_leaf(&self, space: &Space<A>, page: Vpn, leaf: Order) -> Result<(), Error> {
         let mut spare = Some(self.base.table_frame()?);
-        let mut gather = Gather::new();
+        let mut due = None;
         let tables = self.tables(space);
         // One boundary within it is enough: a split there splits all of it.
         let inside = PageSpan::block(page, leaf).start.add(1);
-        let split = tables.isolate(inside, &mut spare, &mut gather);
+        let split = tables.isolate(inside, &mut spare, &mut due);
         self.base.free(spare);
-        self.base.settle(space, &mut gather);
+        self.base.flush(space, due);
         self.base.count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
         Ok(())
     }

@@ -2,13 +2,13 @@
 
 use quire_arch::{Arch, Entry};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::Spaces;
 use super::outcome::{Fault, Lack, Populated, Resolved, Served};
 use crate::base::{Error, Stop};
 use crate::fault::plan::Reach;
-use crate::fault::{Decision, MarkedPage, Plan, Refusal, Stale, decide};
+use crate::fault::{Decision, MarkedPage, Plan, Refusal, Source, Stale, Unshare, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
 use crate::stats::Event;
@@ -18,6 +18,18 @@ use crate::table::{MarkKind, Place};
 /// Brings what the service lacks for a fault; `None` where the fault must be decided anew. One
 /// instance of the decision serves all callers, so this is no type parameter.
 type Serve<'a, A, H> = dyn Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served + 'a;
+
+/// The outcome of an attempt at a fault; what is left to do needs more stack.
+enum Attempt {
+    /// The fault has ended.
+    Ended,
+    /// It must be decided anew.
+    Again,
+    /// To copy a page that is still shared.
+    Copy(Unshare, Source),
+    /// To carry out a rarer decision.
+    Other(Decision),
+}
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps every page of `span` that is not mapped; `serve` brings pages that this service lacks.
@@ -67,43 +79,105 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         fault: &mut Fault<'_>,
         serve: &Serve<'_, A, H>,
     ) -> Result<Resolved, Stop> {
-        let access = fault.access;
         self.base.groups.charge(space, 1)?;
         let view = self.base.view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
-            let step = match decide(&view, &self.base.policy, page, access, fault.reach) {
-                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, fault.resched),
-                Decision::Below(place, seq) => {
-                    self.deepen(&view, place, page, Some(seq)).map(|()| None).map_err(Stop::from)
+            let step = match self.attempt(&view, page, fault, &mut taken, &mut result) {
+                Attempt::Again => continue,
+                Attempt::Ended => break,
+                Attempt::Copy(unshare, source) => {
+                    self.copy_from(&view, &unshare, source, fault.resched)
                 }
-                Decision::Touch(prot, seq) => {
-                    let current = || is_still(&view, page, Some(seq));
-                    let touched = view.tables().touch(page, access, prot, current);
-                    self.base.count(Event::Spurious, touched.is_some().into());
-                    Ok(self.noted(&view, page, touched))
-                }
-                Decision::Unshare(unshare) => self.unshare(&view, &unshare, fault.resched),
-                Decision::Marked(marked) => match unmapped(&marked) {
-                    Some(error) => Err(error.into()),
-                    None => serve(&view, Lack::Swap(marked), fault),
-                },
-                Decision::File(page) => serve(&view, Lack::File(page), fault),
-                Decision::Grow(area) => {
-                    self.grow(space, area, page).map(|()| None).map_err(Stop::from)
-                }
-                Decision::Refuse(why) => Err(refused(why, page, access).into()),
+                Attempt::Other(decision) => self.advance(&view, page, &decision, fault, serve),
             };
             match step {
                 Ok(None) => continue,
                 Ok(Some(resolved)) => result = Ok(resolved),
-                Err(error) => result = Err(error),
+                Err(stop) => result = Err(stop),
             }
             break;
         }
         self.base.free(taken.map(|(run, _)| run));
         result
+    }
+
+    /// Decides a fault, and carries a common decision out: to fill an empty place, or to keep a
+    /// page that is no longer shared. Where that ended the fault, `result` says how. The rest
+    /// needs more stack, and that of this call is free again by then.
+    #[inline(never)]
+    fn attempt(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        fault: &mut Fault<'_>,
+        taken: &mut Option<(FrameRun, Order)>,
+        result: &mut Result<Resolved, Stop>,
+    ) -> Attempt {
+        let step = match decide(view, &self.base.policy, page, fault.access, fault.reach) {
+            Decision::Fill(plan) => self.fill(view, &plan, taken, fault.resched),
+            Decision::Unshare(unshare) => match self.keep(view, &unshare) {
+                Ok(step) => Ok(step),
+                Err(source) => return Attempt::Copy(unshare, source),
+            },
+            Decision::Below(place, seq) => {
+                self.deepen(view, place, page, Some(seq)).map(|()| None).map_err(Stop::from)
+            }
+            Decision::Touch(prot, seq) => Ok(self.touch(view, page, fault.access, prot, seq)),
+            other => return Attempt::Other(other),
+        };
+        match step {
+            Ok(None) => return Attempt::Again,
+            Ok(Some(resolved)) => *result = Ok(resolved),
+            Err(stop) => *result = Err(stop),
+        }
+        Attempt::Ended
+    }
+
+    /// Carries out a rarer decision.
+    #[inline(never)]
+    fn advance(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        decision: &Decision,
+        fault: &mut Fault<'_>,
+        serve: &Serve<'_, A, H>,
+    ) -> Served {
+        match *decision {
+            Decision::Marked(marked) => {
+                return match unmapped(&marked) {
+                    Some(error) => Err(error.into()),
+                    None => serve(view, Lack::Swap(marked), fault),
+                };
+            }
+            Decision::File(page) => return serve(view, Lack::File(page), fault),
+            Decision::Grow(area) => self.grow(view.space, area, page)?,
+            Decision::Refuse(why) => return Err(refused(why, page, fault.access).into()),
+            // `attempt` has carried them out.
+            Decision::Fill(_)
+            | Decision::Unshare(_)
+            | Decision::Below(..)
+            | Decision::Touch(..) => {}
+        }
+        Ok(None)
+    }
+
+    /// Notes an access to a leaf that is present.
+    #[inline(never)]
+    fn touch(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        access: Access,
+        prot: Prot,
+        seq: Seq,
+    ) -> Option<Resolved> {
+        let current = || is_still(view, page, Some(seq));
+        let touched = view.tables().touch(page, access, prot, current);
+        self.base.count(Event::Spurious, touched.is_some().into());
+        self.noted(view, page, touched)
     }
 
     /// Allocates frames for `plan`, clears them, maps them. `None` when the plan went stale: the

@@ -27,7 +27,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         window: PageSpan,
     ) -> Result<Space<A>, Error> {
         if root.count() != 1 || !Space::<A>::may_map(window) {
-            // The embedder may have written its kernel entries.
             self.base.free(root.dirtied());
             return Err(Error::Invalid);
         }
@@ -35,17 +34,75 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(Space::new(tables.root(), asid, window))
     }
 
+    /// As [`Mm::space_over`](crate::Mm::space_over), in a place of the embedder's, so that the
+    /// space is never on the stack.
+    ///
+    /// # Errors
+    /// As there; [`Error::Invalid`] also where the place has a space. The frame is free then.
+    #[inline(never)]
+    pub fn space_in<'p>(
+        &self,
+        place: &'p mut Option<Space<A>>,
+        root: FrameRun,
+        asid: Asid,
+        window: PageSpan,
+    ) -> Result<&'p mut Space<A>, Error> {
+        if place.is_some() || root.count() != 1 || !Space::<A>::may_map(window) {
+            // The embedder may have written its kernel entries.
+            self.base.free(root.dirtied());
+            return Err(Error::Invalid);
+        }
+        let tables = Tables::<A, H>::found(self.base.hw, self.base.phys.meta(), root);
+        Ok(place.insert(Space::new(tables.root(), asid, window)))
+    }
+
+    /// As [`Mm::fork_over`](crate::Mm::fork_over), in a place of the embedder's.
+    ///
+    /// # Errors
+    /// As there; [`Error::Invalid`] also where the place has a space. The frame is free then.
+    pub fn fork_in<'p>(
+        &self,
+        place: &'p mut Option<Space<A>>,
+        parent: &Space<A>,
+        root: FrameRun,
+        asid: Asid,
+    ) -> Result<&'p mut Space<A>, Error> {
+        let child = self.space_in(place, root, asid, parent.window())?;
+        match self.endow(parent, child) {
+            Ok(()) => place.as_mut().ok_or(Error::Invalid),
+            Err(error) => {
+                self.destroy_in(place);
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`Mm::destroy`](crate::Mm::destroy), for the space in a place of the embedder's, which is
+    /// empty then.
+    pub fn destroy_in(&self, place: &mut Option<Space<A>>) {
+        if let Some(space) = place {
+            self.end(space);
+        }
+        *place = None;
+    }
+
     /// See `Mm::destroy`.
     pub(crate) fn destroy(&self, space: Space<A>) {
+        self.end(&space);
+    }
+
+    /// Frees all that a space has.
+    #[inline(never)]
+    fn end(&self, space: &Space<A>) {
         let all = Space::<A>::all();
         {
-            let change = self.base.change(&space);
+            let change = self.base.change(space);
             let _ = change.writer().cut(all);
             while let Some(run) = change.writer().unstock() {
                 self.base.free(run);
             }
         }
-        let tables = self.tables(&space);
+        let tables = self.tables(space);
         let mut gather = tables.retire();
         let mut left = all;
         while !left.is_empty() {
@@ -53,12 +110,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             self.base.count(Event::EntriesCleared, took.entries);
             left = PageSpan::new(took.upto, left.end);
             if !left.is_empty() {
-                self.base.settle(&space, &mut gather);
+                self.base.settle(space, &mut gather);
             }
         }
         tables.prune(all, all, &mut gather);
         tables.free_root(&mut gather);
-        self.base.settle(&space, &mut gather);
+        self.base.settle(space, &mut gather);
     }
 
     /// See `Mm::fork`.
@@ -74,24 +131,27 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         asid: Asid,
     ) -> Result<Space<A>, Error> {
         let child = self.space_over(root, asid, parent.window())?;
-        child.set_opt_out(parent.opt_out());
-        child.set_stack_pages(parent.stack_pages());
-        child.set_group(parent.group());
-        child.note_all_of(parent);
-        let done = {
-            let mut change = self.base.change(parent);
-            change.hold(Space::<A>::all());
-            let done = self.inherit(parent, &child, &mut change);
-            change.count(Event::EntriesForked);
-            done
-        };
-        match done {
+        match self.endow(parent, &child) {
             Ok(()) => Ok(child),
             Err(error) => {
                 self.destroy(child);
                 Err(error)
             }
         }
+    }
+
+    /// Gives a new space all that it inherits.
+    #[inline(never)]
+    fn endow(&self, parent: &Space<A>, child: &Space<A>) -> Result<(), Error> {
+        child.set_opt_out(parent.opt_out());
+        child.set_stack_pages(parent.stack_pages());
+        child.set_group(parent.group());
+        child.note_all_of(parent);
+        let mut change = self.base.change(parent);
+        change.hold(Space::<A>::all());
+        let done = self.inherit(parent, child, &mut change);
+        change.count(Event::EntriesForked);
+        done
     }
 
     /// Gives the child its areas, and their pages by stretches of areas that are inherited alike:

@@ -37,16 +37,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// no frame for that: memory before it is freed lazily then.
     pub fn free_lazily(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         Self::mappable(span)?;
-        let change = self.base.change(space);
-        self.may_lose(space, span)?;
-        let mut tracked = false;
-        self.agree(space, span, |area| {
-            tracked |= area.flags.contains(AreaFlags::TRACKED);
-            let fits = area.is_private_anon() && !area.flags.contains(AreaFlags::LOCKED);
-            if fits { Ok(()) } else { Err(Error::Invalid) }
-        })?;
-        drop(change);
-        if tracked {
+        if self.tracks(space, span)? {
             return self.discard(space, span);
         }
         self.divide_at(space, span.start)?;
@@ -56,6 +47,20 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         change.prepare(span, 0)?;
         self.free_leaves(&mut change, span, Attrs::YOUNG | Attrs::DIRTY, |_| true);
         Ok(())
+    }
+
+    /// Whether writes are tracked in a part of `span`, all of which may be freed lazily.
+    #[inline(never)]
+    fn tracks(&self, space: &Space<A>, span: PageSpan) -> Result<bool, Error> {
+        let _change = self.base.change(space);
+        self.may_lose(space, span)?;
+        let mut tracked = false;
+        self.agree(space, span, |area| {
+            tracked |= area.flags.contains(AreaFlags::TRACKED);
+            let fits = area.is_private_anon() && !area.flags.contains(AreaFlags::LOCKED);
+            if fits { Ok(()) } else { Err(Error::Invalid) }
+        })?;
+        Ok(tracked)
     }
 
     /// Makes the folios in `span` that are `wanted`, whole and exclusive lazily free, and clears
@@ -90,6 +95,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// [`Error::NoMemory`] when a large leaf must be split and there is no frame for that: its
     /// pages stay.
+    #[inline(never)]
     pub(crate) fn let_go_droppable(
         &self,
         space: &Space<A>,

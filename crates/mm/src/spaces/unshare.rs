@@ -26,6 +26,23 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         unshare: &Unshare,
         resched: &mut dyn FnMut(),
     ) -> Served {
+        match self.keep(view, unshare) {
+            Ok(done) => Ok(done),
+            Err(source) => self.copy_from(view, unshare, source, resched),
+        }
+    }
+
+    /// Makes a COW page exclusive, if no other space maps it any more. `None` when a change
+    /// interfered.
+    ///
+    /// # Errors
+    /// The folio that must be copied.
+    #[inline]
+    pub(crate) fn keep(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+    ) -> Result<Option<Resolved>, Source> {
         match unshare.claim(view, &self.base.policy) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
@@ -36,16 +53,26 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 self.base.count(Event::CowReuse, pages.count());
                 Ok(Some(Resolved::Unshared { pages, copied: None }))
             }
-            Claim::Copy(source) => {
-                let done = self.copy_from(view, unshare, &source, resched);
-                self.base.free(source.release(view));
-                done
-            }
+            Claim::Copy(source) => Err(source),
         }
     }
 
+    /// Copies from a folio, and releases it.
+    #[inline(never)]
+    pub(crate) fn copy_from(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        source: Source,
+        resched: &mut dyn FnMut(),
+    ) -> Served {
+        let done = self.copy_largest(view, unshare, &source, resched);
+        self.base.free(source.release(view));
+        done
+    }
+
     /// Copies the largest block around the page that is allowed and free.
-    fn copy_from(
+    fn copy_largest(
         &self,
         view: &View<'_, A, H>,
         unshare: &Unshare,
@@ -89,7 +116,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
         let (part, wanted) = (source.part(pages), unshare.page.offset_from(pages.start));
-        if let Err(poisoned) = copy(self.base.hw, &run, part.1, wanted, self.base.pace, resched) {
+        if let Err(poisoned) =
+            copy(self.base.hw, &run, part.frames(), wanted, self.base.pace, resched)
+        {
             self.base.free(run);
             return Err(poisoned.into());
         }
@@ -131,6 +160,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// orders around the page, out of several folios of the file, as far as it maps the area's file
     /// (rows B5, C4, E4). `None`, and nothing has changed, where that is no more than `source` has.
     #[cfg(feature = "files")]
+    #[inline(never)]
     fn own_block(
         &self,
         view: &View<'_, A, H>,
@@ -139,12 +169,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         allowed: OrderSet,
         resched: &mut dyn FnMut(),
     ) -> Option<Resolved> {
+        let mut pieces = BlockSource::new();
         for order in allowed.descending(Order::new(1)) {
             let pages = PageSpan::block(unshare.page, order);
             if source.pages.covers(pages) {
                 return None;
             }
-            let Some(pieces) = BlockSource::hold(view, unshare, pages) else { continue };
+            if !pieces.hold(view, unshare, pages) {
+                continue;
+            }
             let done = self.own_pieces(view, unshare, &pieces, (pages, order), resched);
             pieces.release(view, &mut |run| self.base.free(run));
             if done.is_some() {

@@ -75,6 +75,7 @@ impl Division {
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Divides the folio that `page` maps. Memory that becomes free goes into `gather`.
+    #[inline(never)]
     pub(crate) fn divide(&self, page: Vpn, how: Division, gather: &mut Gather) -> Divided {
         let locked = self.lock_lowest(page, Level::LAST);
         let Some((frame, _)) = locked.leaf_at(locked.index(page)) else { return Divided::Nothing };

@@ -26,7 +26,7 @@ impl<'a> Target<'a> {
     ///
     /// The change comes first, then the fence, then the tag and the CPUs: a CPU that enters the
     /// space later, perhaps under another tag, sees the change ([the rules](crate::tags)).
-    pub(super) fn order(self, pages: Option<Pieces>, tables: bool) -> Option<Flush<'a>> {
+    pub(crate) fn order(self, pages: Option<Pieces>, tables: bool) -> Option<Flush<'a>> {
         let tag = self.tag?;
         fence(Ordering::SeqCst);
         Some(Flush { asid: tag.asid(), root: self.root, pages, tables, cpus: tag.cpus() })
@@ -34,7 +34,7 @@ impl<'a> Target<'a> {
 }
 
 /// How many blocks a flush names. A flush of all pages counts as one.
-pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
+pub(crate) fn invalidations(flush: &Flush<'_>) -> u64 {
     flush.pages.map_or(1, Pieces::count)
 }
 
@@ -42,7 +42,7 @@ pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
 const SHARED_MAX: usize = 32;
 
 /// How many runs of markers a gather takes before it must be settled.
-const MARKS_MAX: usize = 16;
+const MARKS_MAX: usize = 8;
 
 /// The frames that a change took out of a tree, in custody, and the translations to flush before
 /// they are freed. Settle it; dropping it leaks the frames (which is safe, and a bug).
@@ -120,15 +120,27 @@ impl Gather {
 
     /// The swap entries that were taken out: first payload and pages of each run. The caller gives
     /// their slots back.
-    pub(crate) fn take_marks(&mut self) -> impl Iterator<Item = (u64, u64)> + use<> {
-        core::mem::take(&mut self.marks).into_iter()
+    pub(crate) fn take_marks(&mut self) -> impl Iterator<Item = (u64, u64)> {
+        self.marks.drain(..)
     }
 
     /// Notes that the translations of `pages`, mapped by blocks of `stride`, are to be flushed.
     #[inline]
     pub(super) fn flush(&mut self, pages: PageSpan, stride: Order) {
+        Self::add(&mut self.pages, pages, stride);
+    }
+
+    /// Adds `pages`, mapped by blocks of `stride`, to those whose flush is `due`.
+    #[inline]
+    pub(super) fn add(due: &mut Option<Pieces>, pages: PageSpan, stride: Order) {
         let pieces = Pieces::new(pages, stride);
-        self.pages = Some(self.pages.map_or(pieces, |had| had.and(pieces)));
+        *due = Some(due.map_or(pieces, |had| had.and(pieces)));
+    }
+
+    /// The pages whose translations are to be flushed.
+    #[inline]
+    pub(crate) fn due(&mut self) -> &mut Option<Pieces> {
+        &mut self.pages
     }
 
     /// Whether all translations of the space are to be flushed.

@@ -81,7 +81,7 @@ pub(crate) use change::{Touched, unwritten};
 pub use divide::{Divided, Division};
 pub(crate) use evict::Eviction;
 pub(crate) use fork::{ForkLack, Heritage, Inherit};
-pub(crate) use gather::{Gather, Target};
+pub(crate) use gather::{Gather, Target, invalidations};
 pub(crate) use grant::Regrant;
 pub(crate) use lock::Locked;
 pub(crate) use look::Survey;

@@ -1,7 +1,7 @@
 //! Splitting a large leaf into a table of smaller ones.
 
 use quire_arch::{Arch, Entry, Level, Transition};
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::{FrameRun, Hardware, Pieces};
 use quire_units::{PageSpan, Vpn};
 
 use super::{Gather, Lack, Locked, Marks, Tables};
@@ -9,7 +9,7 @@ use crate::limits::ORDER_MAX;
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Splits the leaf that reaches across the boundary before `page`, if one does. Changes nothing
-    /// that a program could see, so that a later failure needs no undoing. `gather` takes the
+    /// that a program could see, so that a later failure needs no undoing. `due` takes the
     /// flush, but for that inside a break-before-make, which happens here. Returns how many leaves
     /// were split, and the block around `page` that an absent entry covers, if its table has
     /// others: nothing is mapped there as long as faults wait.
@@ -20,7 +20,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         &self,
         page: Vpn,
         spare: &mut Option<FrameRun>,
-        gather: &mut Gather,
+        due: &mut Option<Pieces>,
     ) -> Result<(u64, PageSpan), Lack> {
         let mut splits = 0;
         let mut vacant = PageSpan::new(page, page);
@@ -36,13 +36,14 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             let Some(lower) = level.child().filter(|_| leaf && block.start < page) else { break };
             let run = spare.take().ok_or(Lack::Table)?;
             self.split(&locked, page, lower, run);
-            gather.flush(block, locked.unit());
+            Gather::add(due, block, locked.unit());
             splits += 1;
         }
         Ok((splits, vacant))
     }
 
     /// Replaces the leaf or marker at `page` by a table of `lower` ones that say the same.
+    #[inline(never)]
     fn split(&self, locked: &Locked<'_, A, H>, page: Vpn, lower: Level, run: FrameRun) {
         let index = locked.index(page);
         locked.part(index, 1);
