@@ -16,6 +16,7 @@ use core::fmt;
 
 use quire_units::{Order, Pfn, Vpn};
 
+use crate::rules::must_flush;
 use crate::{Arch, Attrs, Entry, Level, Transition};
 
 /// A law of [`Arch`].
@@ -46,6 +47,8 @@ pub enum Law {
     TooWeak,
     /// Granting more, ageing and soft bits demand nothing; hiding an entry demands no break.
     TooStrong,
+    /// [`must_flush`] says of a leaf's new attributes what the transition does.
+    Regrant,
     /// A relaxed CPU demands no more than another.
     Relaxed,
     /// A folded word is folded, and no other word is; it unfolds to the word it was made from. A
@@ -68,6 +71,7 @@ impl fmt::Display for Law {
             Law::Unseen => "a change that no CPU can see demands something",
             Law::TooWeak => "a change demands too little",
             Law::TooStrong => "a change demands too much",
+            Law::Regrant => "the rule for new attributes differs from that of the transition",
             Law::Relaxed => "a relaxed CPU demands more than another",
             Law::Fold => "a folded word and its plain one contradict each other",
         })
@@ -340,7 +344,15 @@ fn pair<A: Arch>(old: u64, new: u64, level: Level) -> Result<(), Broken> {
     }
     let (least, most) = bounds(from, to);
     hold::<A>(Law::TooWeak, level, old, new, relaxed >= least)?;
-    hold::<A>(Law::TooStrong, level, old, new, base <= most)
+    hold::<A>(Law::TooStrong, level, old, new, base <= most)?;
+    if let (Entry::Leaf { frame, attrs }, Entry::Leaf { frame: target, attrs: next }) = (from, to)
+        && frame == target
+        && !(attrs ^ next).intersects(Attrs::MEMORY | Attrs::GLOBAL)
+    {
+        let agrees = must_flush(attrs, next) == (base != Transition::Nothing);
+        hold::<A>(Law::Regrant, level, old, new, agrees)?;
+    }
+    Ok(())
 }
 
 /// The least and the most that a change from an entry seen by the hardware may demand.

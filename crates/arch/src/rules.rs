@@ -88,13 +88,19 @@ impl Rules {
         if differ.contains(Attrs::GLOBAL) {
             return flush_or_break(self.global_breaks);
         }
-        let lost = old.difference(new);
-        let unseen_stores = lost.contains(Attrs::DIRTY) && old.contains(Attrs::WRITE);
-        if lost.intersects(Attrs::RIGHTS) || differ.contains(Attrs::USER) || unseen_stores {
-            return Transition::Flush;
-        }
-        Transition::Nothing
+        if must_flush(old, new) { Transition::Flush } else { Transition::Nothing }
     }
+}
+
+/// Whether a leaf must be flushed that gets the attributes `new` in place of `old`, and keeps its
+/// frame, size, memory type and `GLOBAL`: the same on all ISAs.
+#[inline]
+pub fn must_flush(old: Attrs, new: Attrs) -> bool {
+    let lost = old.difference(new);
+    let unseen_stores = lost.contains(Attrs::DIRTY) && old.contains(Attrs::WRITE);
+    let is_seen = old.intersects(Attrs::RIGHTS);
+    let other = old.symmetric_difference(new).contains(Attrs::USER);
+    is_seen && (lost.intersects(Attrs::RIGHTS) || other || unseen_stores)
 }
 
 fn flush_or_break(must_break: bool) -> Transition {

@@ -155,6 +155,10 @@ pub struct Area {
 const MAX_AT: u32 = 3;
 const FILE: u64 = 1 << 6;
 const FRAMES: u64 = 1 << 7;
+/// The word with rights, kind, flags and object.
+pub(super) const TERMS: usize = 2;
+/// The kinds whose word 3 counts pages: it goes on with them.
+pub(super) const SHOWS: u64 = FILE | FRAMES;
 const FLAGS_AT: u32 = 8;
 const ID_AT: u32 = 32;
 const PROTS: u64 = Prot::all().bits() as u64;

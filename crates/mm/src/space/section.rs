@@ -12,12 +12,12 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
+use super::View;
 use super::tree::TreeWriter;
-use super::{Area, View};
 use crate::folio::Folio;
-use crate::table::{ForkLack, Gather, Heritage, Inherit, Lack, Marks, Taking};
+use crate::table::{ForkLack, Gather, Heritage, Inherit, Isolated, Lack, Marks, Place, Taking};
 
 /// A step lacks this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +38,8 @@ pub struct Section<'a, A, H: Hardware> {
     gather: Gather,
     entries: u64,
     splits: u64,
+    /// The way to the table of the prepared span's first page.
+    from: Option<Place>,
     /// No page is mapped here, and no table is empty here. A table said so, locked while faults
     /// waited; later faults find the areas changed.
     vacant: PageSpan,
@@ -49,7 +51,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     pub fn begin(view: View<'a, A, H>) -> Self {
         let writer = view.space.areas.writer(view.hw, view.meta);
         let vacant = PageSpan::new(Vpn::new(0), Vpn::new(0));
-        Self { view, writer, table: None, gather: Gather::new(), entries: 0, splits: 0, vacant }
+        let gather = Gather::new();
+        Self { view, writer, table: None, gather, entries: 0, splits: 0, from: None, vacant }
     }
 
     /// The areas.
@@ -72,9 +75,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     pub fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), SectionLack> {
         self.stocked(insertions)?;
         self.writer.hold(span);
-        // Beyond the span faults continue.
-        self.vacant = self.isolate(span)?.intersect(span);
-        Ok(())
+        self.isolate(span)
     }
 
     /// Prepares both places for moving the pages of `from` to `to`, which may be mapped.
@@ -87,26 +88,25 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.stocked(insertions)?;
         self.writer.hold(PageSpan::new(from.start.min(to.start), from.end.max(to.end)));
         self.isolate(from)?;
-        self.vacant = self.isolate(to)?.intersect(to);
+        self.isolate(to)
+    }
+
+    /// Splits every leaf that reaches across an end of `span`.
+    fn isolate(&mut self, span: PageSpan) -> Result<(), SectionLack> {
+        let start = self.isolate_at(span.start, span.end)?;
+        (self.from, self.vacant) = (Some(start.place), start.vacant);
+        if start.whole < span.end {
+            self.isolate_at(span.end, span.end)?;
+        }
         Ok(())
     }
 
-    /// Splits every leaf that reaches across an end of `span`. Returns pages, of the span and
-    /// beyond, that one absent entry covers.
-    fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, SectionLack> {
+    fn isolate_at(&mut self, page: Vpn, end: Vpn) -> Result<Isolated, SectionLack> {
         let tables = self.view.tables();
-        let mut vacant = PageSpan::new(span.start, span.start);
-        for page in [span.start, span.end] {
-            // No leaf reaches across where none is.
-            if !vacant.is_empty() && page <= vacant.end {
-                continue;
-            }
-            let isolated = tables.isolate(page, &mut self.table, self.gather.due());
-            let (splits, around) = isolated.map_err(|_| SectionLack::Table)?;
-            self.splits += splits;
-            vacant = around;
-        }
-        Ok(vacant)
+        let isolated = tables.isolate(page, end, &mut self.table, self.gather.due());
+        let isolated = isolated.map_err(|_| SectionLack::Table)?;
+        self.splits += isolated.splits;
+        Ok(isolated)
     }
 
     /// Prepares the tables for a move of what is mapped from page `from` on to `to`; faults wait
@@ -196,7 +196,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             return Ok(());
         }
         let tables = self.view.tables();
-        let took = tables.take_some(*span, what, &mut self.gather);
+        let took = tables.take_from(self.from.take(), *span, what, &mut self.gather);
         self.entries += took.entries;
         if took.emptied {
             tables.prune(PageSpan::new(span.start, took.upto), hole(), &mut self.gather);
@@ -211,9 +211,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Err(SectionLack::Settle)
     }
 
-    /// Gives the leaves of each area in `span` its area's rights.
-    pub fn protect(&mut self, area: &Area) {
-        self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
+    /// Gives the leaves of `span`, which is prepared, the rights `prot`.
+    pub fn protect(&mut self, span: PageSpan, prot: Prot) {
+        if self.vacant.covers(span) {
+            return;
+        }
+        let tables = self.view.tables();
+        self.entries += tables.protect_from(self.from.take(), span, prot, &mut self.gather);
     }
 
     /// Clears the flags `noted` in the leaves of `span`, which is prepared, for each piece of a

@@ -9,7 +9,7 @@ use quire_hw::{
 use quire_units::{CpuId, FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::area::{Area, AreaFlags, Backing};
-use super::tree::{AreaTree, TreeWriter};
+use super::tree::{AreaTree, Entry, TreeWriter};
 use crate::phys::{Meta, Slot};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -272,7 +272,7 @@ mod plain {
                 }
                 // `set` asks for itself; here the chain was asked for as one.
                 let area = area(at * 97 % 600 * 2, at * 97 % 600 * 2 + 1, 0);
-                writer.change(|| writer.add(&area));
+                writer.change(|| writer.add(&Entry::of(&area)));
             }
             assert_eq!(writer.check().map(|stats| stats.areas), Ok(600));
         }
@@ -387,7 +387,7 @@ mod plain {
         let tree = AreaTree::<4>::new();
         let writer = rich_writer(&tree, &ram);
         for (start, end) in [(0, 2), (2, 4)] {
-            writer.change(|| writer.add(&area(start, end, 0)));
+            writer.change(|| writer.add(&Entry::of(&area(start, end, 0))));
         }
         assert!(writer.check().is_ok());
         assert_eq!(writer.check_merged(), Err(TreeViolation::Unmerged(area(2, 4, 0))));
@@ -447,7 +447,7 @@ mod plain {
             writer.cut_all(span(0, 400));
             for start in (0..400).step_by(step as usize) {
                 let area = area(start, (start + step - 1).min(400), state);
-                writer.add(&area);
+                writer.add(&Entry::of(&area));
             }
         });
     }
@@ -513,7 +513,7 @@ mod raced {
             };
             writer.change(|| {
                 writer.cut_all(span(0, 10));
-                writer.add(&area(8, 11, 2));
+                writer.add(&Entry::of(&area(8, 11, 2)));
             });
             assert_eq!(writer.spares(), 3);
             while let Some(run) = writer.unstock() {

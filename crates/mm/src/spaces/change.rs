@@ -28,7 +28,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             backing: request.backing,
         };
         #[cfg(feature = "files")]
-        self.note_code(&area);
+        self.note_code(area.prot, area.backing);
         if area.flags.contains(AreaFlags::DROPPABLE) {
             space.note(Ever::Droppable);
         }
@@ -68,26 +68,25 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
         prot: Prot,
     ) -> Result<(), Error> {
-        self.alter(space, span, |area| {
+        self.alter(space, span, Some(prot), |area| {
             if area.flags.contains(AreaFlags::SEALED) {
                 Err(Error::Sealed(area.span.start))
             } else if area.max_prot.contains(prot) {
-                let area = Area { prot, ..area };
                 #[cfg(feature = "files")]
-                self.note_code(&area);
-                Ok(area)
+                self.note_code(prot, area.backing);
+                Ok((prot, area.flags))
             } else {
                 Err(Error::Forbidden(area.span.start, prot))
             }
         })
     }
 
-    /// Tells the file that `area` maps when the area holds code: all of the file is then read as
-    /// code.
+    /// Tells the file behind an area with these rights when the area holds code: all of the file is
+    /// then read as code.
     #[cfg(feature = "files")]
-    fn note_code(&self, area: &Area) {
-        if area.prot.contains(Prot::EXEC)
-            && let Backing::File { id, .. } = area.backing
+    fn note_code(&self, prot: Prot, backing: Backing) {
+        if prot.contains(Prot::EXEC)
+            && let Backing::File { id, .. } = backing
             && let Some(file) = self.base.file(id)
         {
             file.note_code();
@@ -101,7 +100,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
         advice: Advice,
     ) -> Result<(), Error> {
-        self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
+        self.alter(space, span, None, |area| Ok((area.prot, advice.put(area.flags))))
     }
 
     /// Sets the order of the folios in which files are read for the areas of `span`: in aligned
@@ -121,9 +120,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if order.is_some_and(|order| order == Order::ZERO || order > A::block_order()) {
             return Err(Error::Invalid);
         }
-        self.alter(space, span, |area| match area.backing {
+        self.alter(space, span, None, |area| match area.backing {
             Backing::Anon | Backing::Frames { .. } => Err(Error::Invalid),
-            Backing::File { .. } => Ok(Area { flags: area.flags.with_read_order(order), ..area }),
+            Backing::File { .. } => Ok((area.prot, area.flags.with_read_order(order))),
         })
     }
 
@@ -147,10 +146,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         let wipes = set.contains(AreaFlags::WIPEONFORK);
         let loses = set.intersects(AreaFlags::WIPEONFORK | AreaFlags::DONTFORK);
-        self.alter(space, span, |area| match wipes && !area.is_private_anon() {
+        self.alter(space, span, None, |area| match wipes && !area.is_private_anon() {
             true => Err(Error::Invalid),
             false if loses && area.keeps_content() => Err(Error::Sealed(area.span.start)),
-            false => Ok(Area { flags: (area.flags - clear) | set, ..area }),
+            false => Ok((area.prot, (area.flags - clear) | set)),
         })
     }
 
@@ -195,7 +194,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         set: AreaFlags,
         clear: AreaFlags,
     ) -> Result<(), Error> {
-        self.alter(space, span, |area| Ok(Area { flags: (area.flags - clear) | set, ..area }))
+        self.alter(space, span, None, |area| Ok((area.prot, (area.flags - clear) | set)))
     }
 
     /// See `Mm::discard`.
@@ -226,50 +225,52 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if grown { Ok(()) } else { Err(Error::NoArea(page)) }
     }
 
-    /// Changes rights and flags of every area in `span`, and the leaves with them; changes nothing
-    /// unless `alter` agrees for all of them and there is no hole.
+    /// Gives every area in `span` other flags, or the rights `prot`, and the leaves with them, as
+    /// `alter` says; changes nothing unless `alter` agrees for all of them and there is no hole.
     fn alter(
         &self,
         space: &Space<A>,
         span: PageSpan,
-        alter: impl Fn(Area) -> Result<Area, Error>,
+        prot: Option<Prot>,
+        alter: impl Fn(&Area) -> Result<(Prot, AreaFlags), Error>,
     ) -> Result<(), Error> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
+        let mut located = change.writer().locate(span);
         let (mut differs, mut rights) = (false, false);
-        self.agree(space, span, |area| {
-            let new = alter(area)?;
-            differs |= new != area;
-            rights |= new.prot != area.prot;
+        Self::agree(change.writer().areas(&located), span, |area| {
+            let (prot, flags) = alter(&area)?;
+            rights |= prot != area.prot;
+            differs |= flags != area.flags;
             Ok(())
         })?;
-        if !differs {
+        if !differs && !rights {
             return Ok(());
         }
         // The areas are prepared also where only advice changes: no leaf may lie in two areas
         // afterwards.
         change.prepare(span, 2)?;
-        let updated = change.writer().update(span, |area| alter(area).unwrap_or(area));
+        let updated = change.writer().update_at(&mut located, |area| match alter(&area) {
+            Ok((prot, flags)) => Area { prot, flags, ..area },
+            Err(_) => area,
+        });
         updated.map_err(|_| Error::Invalid)?;
         change.open();
-        if rights {
-            for area in self.areas(space, span) {
-                change.protect(&area.clipped(span));
-            }
+        if let Some(prot) = prot.filter(|_| rights) {
+            change.protect(span, prot);
         }
         change.count(Event::EntriesChanged);
         Ok(())
     }
 
-    /// Whether every page of `span` has an area, and `each` agrees to all of them.
+    /// Whether every page of `span` has one of `areas`, and `each` agrees to all of them.
     pub(crate) fn agree(
-        &self,
-        space: &Space<A>,
+        areas: impl Iterator<Item = Area>,
         span: PageSpan,
         mut each: impl FnMut(Area) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut next = span.start;
-        for area in self.areas(space, span) {
+        for area in areas {
             if area.span.start > next {
                 return Err(Error::NoArea(next));
             }

@@ -46,10 +46,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let tables = self.tables(space);
         // One boundary within it is enough: a split there splits all of it.
         let inside = PageSpan::block(page, leaf).start.add(1);
-        let split = tables.isolate(inside, &mut spare, &mut due);
+        let split = tables.isolate(inside, inside, &mut spare, &mut due);
         self.base.free(spare);
         self.base.flush(space, due);
-        self.base.count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
+        self.base.count(Event::LeafSplit, split.map_or(1, |split| split.splits));
         Ok(())
     }
 

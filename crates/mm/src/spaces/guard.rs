@@ -34,9 +34,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
         self.may_lose(space, span)?;
-        self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
-            true => Err(Error::Invalid),
-            false => Ok(()),
+        Self::agree(self.areas(space, span), span, |area| {
+            match area.flags.contains(AreaFlags::LOCKED) {
+                true => Err(Error::Invalid),
+                false => Ok(()),
+            }
         })?;
         self.may_unmap_pages(space, span)?;
         change.prepare(span, 0)?;
@@ -54,7 +56,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     pub fn unguard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
-        self.agree(space, span, |_| Ok(()))?;
+        Self::agree(self.areas(space, span), span, |_| Ok(()))?;
         change.prepare(span, 0)?;
         change.unguard(span);
         change.count(Event::EntriesCleared);

@@ -55,7 +55,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let _change = self.base.change(space);
         self.may_lose(space, span)?;
         let mut tracked = false;
-        self.agree(space, span, |area| {
+        Self::agree(self.areas(space, span), span, |area| {
             tracked |= area.flags.contains(AreaFlags::TRACKED);
             let fits = area.is_private_anon() && !area.flags.contains(AreaFlags::LOCKED);
             if fits { Ok(()) } else { Err(Error::Invalid) }

@@ -70,7 +70,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// The first page of `span` that no area holds; `None` when all of it is covered, or empty.
     pub fn first_hole(&self, space: &Space<A>, span: PageSpan) -> Option<Vpn> {
-        match self.agree(space, span, |_| Ok(())) {
+        match Self::agree(self.areas(space, span), span, |_| Ok(())) {
             Err(Error::NoArea(page)) => Some(page),
             _ => None,
         }

@@ -8,7 +8,7 @@ use super::grant::Regrant;
 use super::lock::BATCH;
 use super::visit::Step;
 use super::word::{FOREIGN, NOTED, is_settled};
-use super::{Gather, Locked, Run, Tables, What};
+use super::{Gather, Locked, Place, Run, Tables, What};
 use crate::folio::Folios;
 
 /// When a leaf came to allow an access.
@@ -26,7 +26,18 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// spaces may map the page. No leaf may reach across an end of the span. `gather`
     /// takes the flush. Returns how many entries were written.
     pub fn protect(&self, span: PageSpan, prot: Prot, gather: &mut Gather) -> u64 {
-        self.regrant(span, gather, |_, attrs| Regrant::rights(granted(attrs, prot)))
+        self.protect_from(None, span, prot, gather)
+    }
+
+    /// The same, where an earlier walk for the first page has ended at `from`.
+    pub fn protect_from(
+        &self,
+        from: Option<Place>,
+        span: PageSpan,
+        prot: Prot,
+        gather: &mut Gather,
+    ) -> u64 {
+        self.regrant(from, span, gather, |_, attrs| Regrant::rights(granted(attrs, prot)))
     }
 
     /// Takes the right to write from every leaf of `span` that maps one of `frames`, so that the
@@ -34,7 +45,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// COW as well, or a later `protect` would give it back. Copies that a private area has instead
     /// stay as they are: they may be pinned. Otherwise as [`protect`](Self::protect).
     pub fn withhold(&self, span: PageSpan, frames: FrameSpan, gather: &mut Gather) -> u64 {
-        self.regrant(span, gather, |frame, _| match frames.contains(frame) {
+        self.regrant(None, span, gather, |frame, _| match frames.contains(frame) {
             true => Regrant::LENT,
             false => Regrant::NONE,
         })
@@ -45,9 +56,11 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     pub fn lend(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let folios = Folios::new(self.meta);
         let free = |frame| folios.of(frame).is_some_and(|folio| folios.counts(folio).pins == 0);
-        self.regrant(span, gather, |frame, attrs| match !attrs.contains(FOREIGN) && free(frame) {
-            true => Regrant::LENT,
-            false => Regrant::NONE,
+        self.regrant(None, span, gather, |frame, attrs| {
+            match !attrs.contains(FOREIGN) && free(frame) {
+                true => Regrant::LENT,
+                false => Regrant::NONE,
+            }
         })
     }
 
@@ -56,12 +69,13 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     #[inline]
     fn regrant(
         &self,
+        from: Option<Place>,
         span: PageSpan,
         gather: &mut Gather,
         change: impl Fn(Pfn, Attrs) -> Regrant,
     ) -> u64 {
         let mut written = 0;
-        self.runs(span, |found| -> Step<()> {
+        self.runs_from(from, span, |found| -> Step<()> {
             if let What::Leaf { frame, attrs, .. } = found.run.what {
                 written += found.regrant(attrs, change(frame, attrs), gather);
             }

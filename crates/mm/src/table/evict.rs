@@ -54,7 +54,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     ) -> Evicted {
         let Eviction { folio, most, tracks } = leaving;
         let mut done = Evicted::default();
-        self.each(span, |table, part| -> Step<()> {
+        self.each(None, span, |table, part| -> Step<()> {
             let unit = table.unit();
             let block = table.fold_order().unwrap_or_default();
             let most = if tracks { most.min(block) } else { most };

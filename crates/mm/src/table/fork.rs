@@ -11,6 +11,7 @@
 //! block whole or not at all; its words are copied as they are, and no step unfolds them. (A block
 //! is cut only at an end of the fork, where the next area is not inherited alike.)
 
+use quire_arch::rules::must_flush;
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
@@ -216,9 +217,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Takes the right to write, and makes the leaves COW. Returns their first word.
     #[inline(always)]
     fn lend(&self, s: &Stretch, frame: Pfn, attrs: Attrs, gather: &mut Gather) -> u64 {
-        let raw = self.respelled(s.raw, frame, Regrant::LENT.of(attrs));
+        let lent = Regrant::LENT.of(attrs);
+        let raw = self.respelled(s.raw, frame, lent);
         self.fill_stretch(&Stretch { raw, ..*s });
-        if !gather.flushes_space() && self.owes_flush(s.raw, raw) {
+        if !gather.flushes_space() && must_flush(attrs, lent) {
             gather.flush_space();
         }
         raw

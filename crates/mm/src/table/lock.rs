@@ -210,6 +210,13 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.tables.hw.store_words(self.lock.words(), index, words);
     }
 
+    /// The way to this table, with the word for `page`.
+    #[inline]
+    pub(super) fn place(&self, page: Vpn) -> Place {
+        let word = self.word(self.index(page));
+        Place { frame: self.lock.frame(), level: self.level, word }
+    }
+
     /// How many words from `index` on, before word `end`, are `first`, `first + step`, …
     #[inline]
     pub(super) fn count_run(&self, index: usize, end: usize, first: u64, step: u64) -> usize {

@@ -74,7 +74,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         mut hold: impl FnMut(Folio) -> bool,
     ) -> Option<(Vpn, Pfn, Folio)> {
         let folios = Folios::new(self.meta);
-        self.each(span, |table, part| {
+        self.each(None, span, |table, part| {
             // One page is enough to find the folio: the run behind it is mostly other folios'.
             let one = |at: Vpn| at.add(1);
             table.runs_within(part, one, |found| match found.run.what {
@@ -97,7 +97,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     pub(crate) fn weigh(&self) -> u64 {
         let mut pages = 0;
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        self.each(all, |table, part| -> Step<()> {
+        self.each(None, all, |table, part| -> Step<()> {
             if table.level().is_last() {
                 pages += table.present();
                 return Step::Next;

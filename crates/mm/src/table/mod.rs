@@ -91,6 +91,7 @@ pub use mark::{MarkKind, Marks};
 pub(crate) use noted::Discard;
 pub use own::{KernelHalf, Region};
 pub(crate) use run::{Run, What};
+pub(crate) use split::Isolated;
 pub(crate) use take::Taking;
 pub(crate) use walk::{Place, Tables};
 pub(crate) use word::{FOREIGN, plain};

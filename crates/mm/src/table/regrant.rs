@@ -1,6 +1,7 @@
 //! Changing what leaves grant, in place: contiguous blocks keep their form.
 
-use quire_arch::{Arch, Attrs, Entry, Transition};
+use quire_arch::rules::must_flush;
+use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::Hardware;
 use quire_units::Pfn;
 
@@ -96,7 +97,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.exchange_leaf(index, None, change);
             }
         }
-        flushes || self.owes_flush(s.raw, new)
+        flushes || must_flush(attrs, now)
     }
 
     /// The word of a leaf in the form of `old`: as part of a contiguous block or not.
@@ -120,12 +121,5 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             }
         });
         self.refold(s.index, s.count);
-    }
-
-    /// Whether the change of a leaf from `old` to `new` must be flushed.
-    #[inline]
-    pub(super) fn owes_flush(&self, old: u64, new: u64) -> bool {
-        let relaxed = self.tables.is_relaxed();
-        A::transition(old, new, self.level(), relaxed) != Transition::Nothing
     }
 }

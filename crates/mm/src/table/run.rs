@@ -68,6 +68,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let raw = self.raw(index);
         let mut uniform = true;
         let (count, what) = match self.meaning(raw, index) {
+            Entry::Absent if index + 1 == end => (1, What::Absent),
             Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
             Entry::Leaf { frame, attrs } => {
                 let first = self.stretch(index, end, raw).count;

@@ -4,42 +4,68 @@ use quire_arch::{Arch, Entry, Level, Transition};
 use quire_hw::{FrameRun, Hardware, Pieces};
 use quire_units::{PageSpan, Vpn};
 
-use super::{Gather, Lack, Locked, Marks, Tables};
+use super::{Gather, Lack, Locked, Marks, Place, Tables};
 use crate::limits::ORDER_MAX;
+
+/// The boundary before a page, which no leaf reaches across.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Isolated {
+    /// Leaves that were split for that.
+    pub splits: u64,
+    /// The page's table, for a later [lock](Tables::lock_lowest_from).
+    pub place: Place,
+    /// No leaf reaches across a later boundary either, up to and including that before this page.
+    pub whole: Vpn,
+    /// The pages from this one on that are absent in a table that has other entries. They stay
+    /// absent as long as faults wait.
+    pub vacant: PageSpan,
+}
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Splits the leaf that reaches across the boundary before `page`, if one does. Changes nothing
     /// that a program could see, so that a later failure needs no undoing. `due` takes the
-    /// flush, but for that inside a break-before-make, which happens here. Returns how many leaves
-    /// were split, and the block around `page` that an absent entry covers, if its table has
-    /// others: nothing is mapped there as long as faults wait.
+    /// flush, but for that inside a break-before-make, which happens here. Looks for absent pages
+    /// up to `end`.
     ///
     /// # Errors
     /// [`Lack::Table`] when a split needs a table and `spare` is empty. Repeat with one.
     pub fn isolate(
         &self,
         page: Vpn,
+        end: Vpn,
         spare: &mut Option<FrameRun>,
         due: &mut Option<Pieces>,
-    ) -> Result<(u64, PageSpan), Lack> {
+    ) -> Result<Isolated, Lack> {
         let mut splits = 0;
-        let mut vacant = PageSpan::new(page, page);
-        while page.get() < A::USER_PAGES {
+        if page.get() >= A::USER_PAGES {
+            let place = Place { frame: self.root(), level: A::ROOT, word: 0 };
+            return Ok(Isolated { splits, place, whole: page, vacant: PageSpan::new(page, page) });
+        }
+        loop {
             let locked = self.lock_lowest(page, Level::LAST);
             let level = locked.level();
             let block = PageSpan::block(page, A::order(level));
-            let word = locked.word(locked.index(page));
-            if word == 0 && locked.present() > 0 {
-                vacant = block;
+            let place = locked.place(page);
+            let is_absent = place.word == 0;
+            if let Some(lower) = level.child()
+                && !is_absent
+                && block.start < page
+                && matches!(A::decode(place.word, level), Entry::Leaf { .. } | Entry::Marker(_))
+            {
+                let run = spare.take().ok_or(Lack::Table)?;
+                self.split(&locked, page, lower, run);
+                Gather::add(due, block, locked.unit());
+                splits += 1;
+                continue;
             }
-            let leaf = matches!(A::decode(word, level), Entry::Leaf { .. } | Entry::Marker(_));
-            let Some(lower) = level.child().filter(|_| leaf && block.start < page) else { break };
-            let run = spare.take().ok_or(Lack::Table)?;
-            self.split(&locked, page, lower, run);
-            Gather::add(due, block, locked.unit());
-            splits += 1;
+            let absent = match is_absent && page < end {
+                true => locked.run_in(page, end).1,
+                false => page,
+            };
+            let whole = if level.is_last() { locked.reach().end } else { absent };
+            let upto = if locked.present() > 0 { absent } else { page };
+            return Ok(Isolated { splits, place, whole, vacant: PageSpan::new(page, upto) });
         }
-        Ok((splits, vacant))
     }
 
     /// Replaces the leaf or marker at `page` by a table of `lower` ones that say the same.

@@ -6,7 +6,7 @@ use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::visit::{Found, Step};
 use super::word::FOREIGN;
-use super::{Gather, Locked, MarkKind, Marks, Run, Tables, What};
+use super::{Gather, Locked, MarkKind, Marks, Place, Run, Tables, What};
 use crate::folio::{Folio, Folios};
 
 /// How far a [`take`](Tables::take) came.
@@ -37,13 +37,20 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Takes every leaf and marker of `span` out of the tree and into `gather`, up to one that
     /// reaches across an end of the span.
     pub fn take(&self, span: PageSpan, gather: &mut Gather) -> Took {
-        self.take_some(span, Taking::All, gather)
+        self.take_from(None, span, Taking::All, gather)
     }
 
-    /// The same for the entries that `what` names.
-    pub fn take_some(&self, span: PageSpan, what: Taking, gather: &mut Gather) -> Took {
+    /// The same for the entries that `what` names, where an earlier walk for the first page has
+    /// ended at `from`.
+    pub fn take_from(
+        &self,
+        from: Option<Place>,
+        span: PageSpan,
+        what: Taking,
+        gather: &mut Gather,
+    ) -> Took {
         let mut took = Took { upto: span.end, entries: 0, straddles: false, emptied: false };
-        let stopped = self.each(span, |table, part| {
+        let stopped = self.each(from, span, |table, part| {
             // An empty table need not be looked at to its end.
             let mut step = Step::Next;
             if table.present() > 0 {

@@ -14,7 +14,7 @@ use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn, Vpn};
 
-use super::{Locked, Run, Tables, What};
+use super::{Locked, Place, Run, Tables, What};
 
 /// How a walk goes on.
 pub enum Step<R> {
@@ -64,23 +64,38 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     pub(super) fn runs<R>(
         &self,
         span: PageSpan,
+        visit: impl FnMut(Found<'_, 'a, A, H>) -> Step<R>,
+    ) -> Option<R> {
+        self.runs_from(None, span, visit)
+    }
+
+    /// The same, where an earlier walk for the first page has ended at `from`.
+    #[inline]
+    pub(super) fn runs_from<R>(
+        &self,
+        from: Option<Place>,
+        span: PageSpan,
         mut visit: impl FnMut(Found<'_, 'a, A, H>) -> Step<R>,
     ) -> Option<R> {
-        self.each(span, |table, part| table.runs(part, &mut visit))
+        self.each(from, span, |table, part| table.runs(part, &mut visit))
     }
 
     /// Calls `act` with each lowest table that translates a part of `span`, locked, and with that
     /// part. For an entry that leads to a lower table, it answers with the page, and that table
-    /// comes next.
+    /// comes next. The way to the first table begins at `from`, where an earlier walk has ended.
     #[inline]
     pub(super) fn each<R>(
         &self,
+        mut from: Option<Place>,
         span: PageSpan,
         mut act: impl FnMut(&Locked<'a, A, H>, PageSpan) -> Step<R>,
     ) -> Option<R> {
         let mut at = span.start;
         while at < span.end {
-            let table = self.lock_lowest(at, Level::LAST);
+            let table = match from.take() {
+                Some(place) => self.lock_lowest_from(place, at),
+                None => self.lock_lowest(at, Level::LAST),
+            };
             let part = PageSpan::new(at, span.end).intersect(table.reach());
             match act(&table, part) {
                 Step::Next => at = part.end,

@@ -90,8 +90,8 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     fn isolate(&self, page: Vpn, gather: &mut Gather) -> u64 {
-        self.supplied(|spare| self.tables.isolate(page, spare, gather))
-            .map(|(splits, _)| splits)
+        self.supplied(|spare| self.tables.isolate(page, page, spare, gather))
+            .map(|isolated| isolated.splits)
             .expect("only tables can be lacking")
     }
 
@@ -530,8 +530,8 @@ fn largest<A: Arch>(config: Config) {
         let mut gather = Gather::new();
         let middle = Vpn::new(pages + pages / 2 + 1);
         let splits = loop {
-            match tables.isolate(middle, &mut spare, &mut gather) {
-                Ok((splits, _)) => break splits,
+            match tables.isolate(middle, middle, &mut spare, &mut gather) {
+                Ok(isolated) => break isolated.splits,
                 Err(_) => spare = supply(),
             }
         };

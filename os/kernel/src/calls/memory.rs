@@ -207,8 +207,10 @@ pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -
         }
         span = PageSpan::new(first.span.start, span.end);
     }
-    for area in mm().spaces().areas(memory.space(), span) {
-        guard::check(&memory, area.prot, prot_rights)?;
+    if memory.guards() != 0 {
+        for area in mm().spaces().areas(memory.space(), span) {
+            guard::check(&memory, area.prot, prot_rights)?;
+        }
     }
     mm().protect(memory.space(), span, prot_rights).map_err(errno)?;
     Ok(0)

@@ -5,15 +5,14 @@ use quire_units::Pfn;
 
 use super::AreaTree;
 use super::areas::Root;
-use super::node::Entry;
+use super::entry::Entry;
 use super::write::{Path, Step, TreeWriter};
-use crate::space::area::Area;
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Puts `area` into its place. Its pages are free and the stock suffices for one insertion:
+    /// Puts an area into its place. Its pages are free and the stock suffices for one insertion:
     /// the callers have checked [`lacks`](Self::lacks).
-    pub(in crate::space) fn add(&self, area: &Area) {
-        let key = area.span.start.get();
+    pub(in crate::space) fn add(&self, area: &Entry) {
+        let key = area.start();
         let mut path = Path::new();
         self.reader.descend(|level, node| {
             let rank = node.rank(key);
@@ -26,10 +25,10 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Inserts before the entry that `path` names in the leaf. A full node gives its upper part
     /// to a new one, whose summary is then inserted one level up.
-    pub(super) fn add_at(&self, path: &Path, area: &Area) {
+    fn add_at(&self, path: &Path, area: &Entry) {
         self.counted(1);
-        let Some(step) = path.last() else { return self.plant(&[area.pack()], 1) };
-        let (mut entry, mut at, mut leaf) = (area.pack(), step.at, true);
+        let Some(step) = path.last() else { return self.plant(&[*area], 1) };
+        let (mut entry, mut at, mut leaf) = (*area, step.at, true);
         // On upper levels, the summary of the lower half of the node that was split.
         let mut before = None;
         let mut left = path.as_slice();

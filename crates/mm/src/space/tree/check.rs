@@ -7,7 +7,7 @@ use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::AreaTree;
 use super::areas::Root;
-use super::node::Entry;
+use super::entry::Entry;
 use super::write::TreeWriter;
 use crate::phys::Kind;
 use crate::space::area::Area;
@@ -151,7 +151,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         let (mut gap, mut end) = (0, node.key(0));
         for at in 0..node.count {
             let entry = node.entry(at);
-            let [key, its_end, child, _] = entry;
+            let [key, its_end, child, _] = entry.0;
             if key < end {
                 return Err(TreeViolation::Order(frame, at));
             }
@@ -159,17 +159,17 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             end = its_end;
             if level == 0 {
                 stats.areas += 1;
-                Area::unpack(entry).ok_or(TreeViolation::NotAnArea(frame, at))?;
+                entry.area().ok_or(TreeViolation::NotAnArea(frame, at))?;
                 continue;
             }
             let found = self.check_node(Pfn::new(child), level - 1, false, stats)?;
             if found != entry {
-                let [told, found] = [entry, found].map(|[key, end, _, gap]| [key, end, gap]);
+                let [told, found] = [entry, found].map(|Entry([key, end, _, gap])| [key, end, gap]);
                 return Err(TreeViolation::Summary { node: frame, at, told, found });
             }
-            gap = gap.max(found[3]);
+            gap = gap.max(found.0[3]);
         }
-        Ok([node.key(0), end, frame.get(), gap])
+        Ok(Entry([node.key(0), end, frame.get(), gap]))
     }
 
     fn check_spares(&self) -> Result<(), TreeViolation> {

@@ -1,12 +1,23 @@
-//! The operations on a tree: cut, set, replace, update.
+//! The operations on a tree: cut, set, replace, update. Each puts parts in place of the entries of
+//! a leaf that have a page in a span, after one search:
+//!
+//! ```text
+//!   old      | left | first  |     | last    | right |
+//!   span            .   |................|   .
+//!   new      | left | … | new or updated | … | right |     cut at its ends, then equal ones joined
+//! ```
 
 use core::fmt;
+use core::ops::Range;
 
+use arrayvec::ArrayVec;
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
+use quire_units::PageSpan;
 
 use super::AreaTree;
-use super::write::{Path, TreeWriter};
+use super::entry::Entry;
+use super::node::Node;
+use super::write::{Located, Path, TreeWriter};
 use crate::space::area::Area;
 
 /// The reason why a change was refused. The tree is as before.
@@ -34,15 +45,28 @@ impl fmt::Display for EditError {
 
 impl core::error::Error for EditError {}
 
-/// The areas around a page where two of them meet, or a new one may begin.
-struct Place {
-    /// The area that ends there.
-    left: Option<Area>,
-    /// The first area that ends later.
-    right: Option<Area>,
+/// How many parts a step puts in place of entries.
+const PARTS: usize = 8;
+
+/// How many parts one entry adds at most: those before, within and behind the span.
+const ADDS: usize = 3;
+
+/// The parts that take the place of entries.
+struct Parts(ArrayVec<Entry, PARTS>);
+
+impl Parts {
+    /// Adds a part, as one with the last if they are one area cut in two.
+    #[inline]
+    fn push(&mut self, part: Entry) {
+        match self.0.last_mut() {
+            _ if part.is_empty() => {}
+            Some(last) if last.continues_in(&part) => *last = last.up_to(part.end()),
+            _ => self.0.push(part),
+        }
+    }
 }
 
-impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
+impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     /// Takes all pages of `span` out of their areas. One insertion at most, for an area that
     /// reaches beyond both ends.
     ///
@@ -54,10 +78,13 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if self.lacks(1) > 0 && self.reader.seek(span.start).is_some_and(around) {
             self.provided(1)?;
         }
-        if !span.is_empty() {
-            self.change(|| self.cut_all(span));
-        }
+        self.change(|| self.cut_all(span));
         Ok(())
+    }
+
+    /// The same within a change, where nothing is lacking.
+    pub(in crate::space) fn cut_all(&self, span: PageSpan) {
+        self.exchange(&mut self.locate(span), None);
     }
 
     /// Adds an area on free pages. Neighbours with the same attributes become one with it. One
@@ -69,15 +96,12 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
-        let mut path = Path::new();
-        let place = self.place(area.span.start, &mut path);
-        if let Some(other) = &place.right
-            && other.span.start < area.span.end
-        {
-            return Err(EditError::Occupied(*other));
+        let mut located = self.locate(area.span);
+        if let Some(other) = self.areas(&located).next() {
+            return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
-        self.change(|| self.join_in(&mut path, &place, &area));
+        self.change(|| self.exchange(&mut located, Some(Entry::of(&area))));
         Ok(())
     }
 
@@ -91,12 +115,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             return Err(EditError::Malformed(area));
         }
         self.provided(2)?;
-        self.change(|| {
-            self.cut_all(area.span);
-            let mut path = Path::new();
-            let place = self.place(area.span.start, &mut path);
-            self.join_in(&mut path, &place, &area);
-        });
+        self.change(|| self.exchange(&mut self.locate(area.span), Some(Entry::of(&area))));
         Ok(())
     }
 
@@ -115,10 +134,20 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         span: PageSpan,
         update: impl FnMut(Area) -> Area,
     ) -> Result<(), EditError> {
+        self.update_at(&mut self.locate(span), update)
+    }
+
+    /// The same for the span that `located` is for.
+    ///
+    /// # Errors
+    /// [`EditError::Lacks`].
+    pub fn update_at(
+        &self,
+        located: &mut Located,
+        mut update: impl FnMut(Area) -> Area,
+    ) -> Result<(), EditError> {
         self.provided(2)?;
-        if !span.is_empty() {
-            self.change(|| self.update_all(span, update));
-        }
+        self.change(|| self.update_all(located, &mut update));
         Ok(())
     }
 
@@ -129,152 +158,162 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    pub(in crate::space) fn cut_all(&self, span: PageSpan) {
-        let mut path = Path::new();
-        while let Some(area) = self.seek(span.start, &mut path)
-            && let Some(step) = path.last()
-            && area.span.overlaps(span)
-        {
-            if span.covers(area.span) {
-                let Some(node) = self.reader.node(step.frame) else { return };
-                let ends = (step.at..node.count).map(|at| Vpn::new(node.end(at)));
-                let covered = ends.take_while(|end| *end <= span.end);
-                let (count, last) = covered.fold((0, area.span.end), |(at, _), end| (at + 1, end));
-                self.erase(&path, count);
-                if last == span.end {
-                    return;
+    /// Puts `new`, which has the pages of the span, or nothing, in place of the areas there.
+    fn exchange(&self, located: &mut Located, new: Option<Entry>) {
+        let Located { span, path } = located;
+        let [start, end] = [span.start.get(), span.end.get()];
+        loop {
+            let Some((node, first)) = self.at(path).filter(|_| start < end) else {
+                if let Some(new) = &new {
+                    self.add(new);
+                    self.merge_at(start);
                 }
-                continue;
+                return;
+            };
+            let mut upto = first;
+            while upto < node.count && node.key(upto) < end {
+                upto += 1;
             }
-            self.put_parts(&path, &[area.split_at(span.start).0, area.split_at(span.end).1]);
-            if area.span.end >= span.end {
+            let is_last = upto < node.count || node.end(upto - 1) >= end;
+            let mut parts = Parts(ArrayVec::new());
+            if upto > first {
+                parts.push(node.entry(first).before(start));
+            }
+            if let Some(new) = new.filter(|_| is_last) {
+                parts.push(new);
+            }
+            if upto > first {
+                parts.push(node.entry(upto - 1).from(end));
+            }
+            self.put_parts(path, &node, first..upto, &mut parts.0);
+            if is_last {
                 return;
             }
+            self.find(start, path);
         }
     }
 
-    fn update_all(&self, span: PageSpan, mut update: impl FnMut(Area) -> Area) {
-        let (mut at, mut changed) = (span.start, false);
-        let mut path = Path::new();
-        while at < span.end
-            && let Some(area) = self.seek(at, &mut path)
-            && area.span.overlaps(span)
-        {
-            let old = area.clipped(PageSpan::new(at, span.end));
-            let Area { prot, max_prot, flags, .. } = update(old);
-            let new = Area { prot, max_prot, flags, ..old };
-            // Compared as stored, so that bits without a meaning change nothing.
-            let differs = new.pack() != old.pack();
-            let (head, tail) = (area.split_at(old.span.start).0, area.split_at(old.span.end).1);
-            if differs {
-                self.put_parts(&path, &[head, new, tail]);
+    fn update_all(&self, located: &mut Located, update: &mut dyn FnMut(Area) -> Area) {
+        let Located { span, path } = located;
+        let [mut at, end] = [span.start.get(), span.end.get()];
+        while let Some((node, first)) = self.at(path) {
+            let (mut upto, mut parts) = (first, Parts(ArrayVec::new()));
+            while upto < node.count && node.key(upto) < end && parts.0.remaining_capacity() >= ADDS
+            {
+                let area = node.entry(upto);
+                parts.push(area.before(at));
+                let inside = area.from(at).before(end);
+                parts.push(inside.area().map_or(inside, |area| {
+                    let Area { prot, max_prot, flags, .. } = update(area);
+                    Entry::of(&Area { prot, max_prot, flags, ..area })
+                }));
+                parts.push(area.from(end));
+                (at, upto) = (inside.end().max(at), upto + 1);
             }
-            // A part that was split off stays as it was, and so differs from its neighbour.
-            if head.span.is_empty() && (differs || changed) {
-                self.merge_at(old.span.start);
+            let is_last = at >= end || upto < node.count && node.key(upto) >= end;
+            self.put_parts(path, &node, first..upto, &mut parts.0);
+            if is_last {
+                return;
             }
-            (at, changed) = (old.span.end, differs && tail.span.is_empty());
-        }
-        if changed {
-            self.merge_at(at);
+            self.find(at, path);
         }
     }
 
-    /// Puts those of `parts` that have pages in place of the area at the end of `path`.
-    fn put_parts<const N: usize>(&self, path: &Path, parts: &[Area; N]) {
-        let mut parts = parts.iter().filter(|part| !part.span.is_empty());
-        let more = parts.clone().count().saturating_sub(1);
-        let (Some(step), Some(first)) = (path.last(), parts.next()) else { return };
-        if more == 0 || self.reader.count(step.frame) + more > CAP {
-            self.put(path, first);
-            return parts.for_each(|part| self.add(part));
-        }
-        let mut entries = [first.pack(); N];
-        parts.zip(&mut entries[1..]).for_each(|(part, entry)| *entry = part.pack());
-        self.counted(more as i64);
-        self.swap(path, step.at, true, 1, &entries[..=more]);
+    /// The leaf at the end of `path`, and the entry there.
+    #[inline]
+    fn at(&self, path: &Path) -> Option<(Node<'a, H, CAP>, usize)> {
+        let step = path.last()?;
+        Some((self.reader.node(step.frame)?, step.at))
     }
 
-    /// The place at `page`: with one search, where one leaf holds both of its areas. `path` becomes
-    /// the way to the left one, or else to the right one.
-    fn place(&self, page: Vpn, path: &mut Path) -> Place {
-        let first = self.seek(Vpn::new(page.get().saturating_sub(1)), path);
-        let (Some(left), Some(step)) = (first.filter(|area| area.span.end == page), path.last())
-        else {
-            return Place { left: None, right: first };
-        };
-        let node = self.reader.node(step.frame).filter(|node| step.at + 1 < node.count);
-        let right = match node {
-            Some(node) => Area::unpack(node.entry(step.at + 1)),
-            None => self.reader.seek(page),
-        };
-        Place { left: Some(left), right }
-    }
-
-    /// Puts `area` onto free pages at `place`, to which `path` leads, merged with the neighbours
-    /// that it continues.
-    fn join_in(&self, path: &mut Path, place: &Place, area: &Area) {
-        let Place { left, right } = place;
-        let before = left.as_ref().filter(|left| left.can_merge(area));
-        let after = right.as_ref().filter(|right| area.can_merge(right));
-        match (before, after) {
-            (Some(left), Some(right)) => self.merge(path, left, right),
-            (Some(left), None) => self.put(path, &up_to(left, area.span.end)),
-            (None, Some(right)) => {
-                let joined = up_to(area, right.span.end);
-                if left.is_none() {
-                    self.put(path, &joined);
-                } else {
-                    self.put_at(right.span.start, &joined);
+    /// Puts `parts` in place of the entries `old` of the leaf `node` at the end of `path`, joined
+    /// with the neighbours that they continue. The order of areas stays as it is.
+    fn put_parts(
+        &self,
+        path: &mut Path,
+        node: &Node<'_, H, CAP>,
+        old: Range<usize>,
+        parts: &mut [Entry],
+    ) {
+        let (Range { mut start, mut end }, is_root) = (old, path.len() == 1);
+        let mut seams = [None; 2];
+        if let Some(first) = parts.first_mut() {
+            if start == 0 {
+                seams[0] = Some(first.start()).filter(|_| !is_root);
+            } else if node.end(start - 1) == first.start() {
+                let left = node.entry(start - 1);
+                if left.continues_in(first) {
+                    (start, *first) = (start - 1, left.up_to(first.end()));
                 }
             }
-            (None, None) if left.is_none() && right.is_none() => self.add(area),
-            (None, None) => {
-                if let Some(step) = path.last_mut() {
-                    step.at += usize::from(left.is_some());
-                }
-                self.add_at(path, area);
+        }
+        if let Some(last) = parts.last_mut() {
+            if end == node.count {
+                seams[1] = Some(last.end()).filter(|_| !is_root);
+            } else if node.key(end) == last.end() && last.continues_in(&node.entry(end)) {
+                *last = last.up_to(node.end(end));
+                end += 1;
             }
         }
+        self.splice(path, node, start..end, parts);
+        seams.into_iter().flatten().for_each(|page| self.merge_at(page));
     }
 
-    /// Merges the areas that meet at `page`, if they can merge.
-    fn merge_at(&self, page: Vpn) {
-        let mut path = Path::new();
-        if let Place { left: Some(left), right: Some(right) } = &self.place(page, &mut path)
-            && left.can_merge(right)
+    /// The same without neighbours.
+    fn splice(
+        &self,
+        path: &mut Path,
+        node: &Node<'_, H, CAP>,
+        old: Range<usize>,
+        mut parts: &[Entry],
+    ) {
+        let (mut from, upto) = (old.start, old.end);
+        while let [part, rest @ ..] = parts
+            && from < upto
+            && node.end(from) == part.end()
+            && node.entry(from) == *part
         {
-            self.merge(&path, left, right);
+            (parts, from) = (rest, from + 1);
         }
-    }
-
-    /// Lets `left`, to which `path` leads, go on to the end of `right`, in place of which it is.
-    fn merge(&self, path: &Path, left: &Area, right: &Area) {
-        let both = up_to(left, right.span.end);
-        if let Some(step) = path.last() {
-            let count = self.reader.count(step.frame);
-            if step.at + 1 < count && (count > AreaTree::<CAP>::MIN || path.len() == 1) {
-                self.counted(-1);
-                return self.swap(path, step.at, true, 2, &[both.pack()]);
+        let (old, count) = (upto - from, node.count + parts.len());
+        let Some(step) = path.last_mut().filter(|_| old + parts.len() > 0) else { return };
+        step.at = from;
+        let least = if path.len() == 1 { 1 } else { AreaTree::<CAP>::MIN };
+        if (old + least..=old + CAP).contains(&count) {
+            self.counted(parts.len() as i64 - old as i64);
+            return self.swap(path, from, true, old, parts);
+        }
+        // The node overflows, or becomes too empty.
+        let both = old.min(parts.len());
+        if both > 0 {
+            self.swap(path, from, true, both, &parts[..both]);
+            if let Some(step) = path.last_mut() {
+                step.at += both;
             }
         }
+        if old > both {
+            self.erase(path, old - both);
+        }
+        parts[both..].iter().for_each(|part| self.add(part));
+    }
+
+    /// Merges the areas that meet at `page` in two leaves, if they can merge.
+    fn merge_at(&self, page: u64) {
         let mut path = Path::new();
-        if self.seek(right.span.start, &mut path).is_some() {
+        let mut seek = |page| {
+            let node = self.find(page, &mut path)?;
+            Some(node.entry(path.last()?.at))
+        };
+        if let (Some(left), Some(right)) = (seek(page.saturating_sub(1)), seek(page))
+            && left.continues_in(&right)
+        {
             self.erase(&path, 1);
-        }
-        self.put_at(left.span.start, &both);
-    }
-
-    /// Puts `area` in place of the one that holds `page`.
-    fn put_at(&self, page: Vpn, area: &Area) {
-        let mut path = Path::new();
-        if self.seek(page, &mut path).is_some() {
-            self.put(&path, area);
+            if self.find(left.start(), &mut path).is_some()
+                && let Some(step) = path.last()
+            {
+                let both = left.up_to(right.end());
+                self.swap(&path, step.at, true, 1, &[both]);
+            }
         }
     }
-}
-
-/// `area`, but with this end.
-fn up_to(area: &Area, end: Vpn) -> Area {
-    Area { span: PageSpan::new(area.span.start, end), ..*area }
 }

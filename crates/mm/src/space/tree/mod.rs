@@ -48,6 +48,7 @@
 //! [`unstock`](TreeWriter::unstock) takes them back.
 
 mod areas;
+mod entry;
 mod node;
 mod read;
 mod gap;
@@ -60,5 +61,7 @@ pub use areas::{AreaTree, NODE_ENTRIES, Seq};
 pub use check::{Miscount, TreeViolation};
 #[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
+#[cfg(test)]
+pub(in crate::space) use entry::Entry;
 pub use node::TreeReader;
 pub use write::TreeWriter;

@@ -7,6 +7,7 @@ use quire_hw::{Hardware, TableFrame};
 use quire_units::{Pfn, Vpn};
 
 use super::areas::{AreaTree, NODE_ENTRIES, Root};
+use super::entry::Entry;
 use crate::phys::Meta;
 use crate::space::area::Area;
 
@@ -26,10 +27,6 @@ impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
 }
 
 impl<H, const CAP: usize> Copy for TreeReader<'_, H, CAP> {}
-
-/// One entry of a node, in words: an area (see `Area::pack`), or first page, end, frame and
-/// largest inner gap of a child.
-pub(super) type Entry = [u64; 4];
 
 /// One node as a reader sees it. Every number in it may be garbage, but `count` is in bounds.
 pub(super) struct Node<'a, H, const CAP: usize> {
@@ -71,7 +68,7 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
 
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Entry {
-        [self.key(at), self.word(at, 1), self.word(at, 2), self.word(at, 3)]
+        Entry([self.key(at), self.word(at, 1), self.word(at, 2), self.word(at, 3)])
     }
 
     /// How many entries begin at `page` or before. No branch depends on a key, since none would be
@@ -106,7 +103,7 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
 
     /// The same, where the largest gap is known.
     pub(super) fn summary_with(&self, gap: u64) -> Entry {
-        [self.key(0), self.end(self.count - 1), self.frame.get(), gap]
+        Entry([self.key(0), self.end(self.count - 1), self.frame.get(), gap])
     }
 
     /// The largest gap in and between the entries `from` up to but not including `to`.
@@ -144,7 +141,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
             let node = self.node(frame)?;
             let at = pick(level, &node)?;
             if level == 0 {
-                return Area::unpack(node.entry(at));
+                return node.entry(at).area();
             }
             frame = node.child(at);
         }
@@ -154,7 +151,27 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// The first area that ends after `page`.
     #[inline]
     pub(super) fn seek(&self, page: Vpn) -> Option<Area> {
-        self.descend(|_, node| node.seek(page.get()))
+        let (node, at) = self.leaf(page.get(), |_, _| {})?;
+        node.entry(at).area()
+    }
+
+    /// The leaf and place of the first area that ends after `page`; `tell` gets the way there.
+    #[inline]
+    pub(super) fn leaf(
+        &self,
+        page: u64,
+        mut tell: impl FnMut(Pfn, usize),
+    ) -> Option<(Node<'a, H, CAP>, usize)> {
+        let Root { mut frame, depth } = self.tree.root();
+        let mut leaf = None;
+        for _ in 0..depth {
+            let node = self.node(frame)?;
+            let at = node.seek(page)?;
+            tell(frame, at);
+            frame = node.child(at);
+            leaf = Some((node, at));
+        }
+        leaf
     }
 
     /// How many entries the node in `frame` has.
@@ -181,7 +198,7 @@ impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
         debug_assert!(at < CAP);
         let record = KEYS + CAP + RECORD * at;
         let places = [KEYS + at, record, record + 1, record + 2];
-        for (place, word) in places.into_iter().zip(entry) {
+        for (place, word) in places.into_iter().zip(entry.0) {
             self.hw.fill(self.table, place, 1, word, 0);
         }
     }
@@ -195,18 +212,18 @@ impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
     /// Copies the entries `from` of `node`, which may be this one, to entry `to` and the next ones.
     #[inline]
     pub(super) fn copy(&self, node: Pfn, from: Range<usize>, to: usize) {
-        // The last word first, where the places may overlap.
-        let up = node == self.table.frame() && to > from.start;
         let record = |at: usize| KEYS + CAP + RECORD * at;
-        let parts = [
-            (KEYS + from.start, KEYS + to, from.len()),
-            (record(from.start), record(to), RECORD * from.len()),
-        ];
-        for (from, to, count) in parts {
-            for step in 0..count {
-                let at = if up { count - 1 - step } else { step };
-                self.hw.fill(self.table, to + at, 1, self.hw.load(node, from + at), 0);
-            }
+        self.copy_words(node, KEYS + from.start, KEYS + to, from.len());
+        self.copy_words(node, record(from.start), record(to), RECORD * from.len());
+    }
+
+    fn copy_words(&self, node: Pfn, from: usize, to: usize, count: usize) {
+        let copy = |at| self.hw.fill(self.table, to + at, 1, self.hw.load(node, from + at), 0);
+        // The last word first, where the places may overlap.
+        if node == self.table.frame() && to > from {
+            (0..count).rev().for_each(copy);
+        } else {
+            (0..count).for_each(copy);
         }
     }
 }

@@ -5,10 +5,11 @@ use core::marker::PhantomData;
 
 use arrayvec::ArrayVec;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_units::{PageSpan, Pfn};
 
 use super::areas::DEPTH_MAX;
-use super::node::{Entry, Page};
+use super::entry::Entry;
+use super::node::{Node, Page};
 use super::{AreaTree, NODE_ENTRIES, TreeReader};
 use crate::phys::{Kind, Meta};
 use crate::space::area::Area;
@@ -39,6 +40,13 @@ pub struct TreeWriter<'a, H: Hardware, const CAP: usize = NODE_ENTRIES> {
 
 /// The way to an entry of a leaf: the steps from the root down.
 pub(super) type Path = ArrayVec<Step, DEPTH_MAX>;
+
+/// The place of a span's areas in a tree: a search that a change of them need not repeat.
+pub struct Located {
+    pub(super) span: PageSpan,
+    /// The way to the first area that ends behind the span's start; none if there is none.
+    pub(super) path: Path,
+}
 
 /// A node and one of its entries.
 #[derive(Clone, Copy, Debug)]
@@ -146,48 +154,66 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         done
     }
 
-    /// The first area that ends after `page`; `path` becomes the way to it.
+    /// Finds the first area that ends after `page`: `path` becomes the way to it, and its leaf is
+    /// returned. Without such an area there is no way.
     #[inline]
-    pub(super) fn seek(&self, page: Vpn, path: &mut Path) -> Option<Area> {
+    pub(super) fn find(&self, page: u64, path: &mut Path) -> Option<Node<'a, H, CAP>> {
         path.clear();
-        self.reader.descend(|_, node| {
-            let at = node.seek(page.get())?;
-            path.push(Step { frame: node.frame, at });
-            Some(at)
-        })
+        let found = self.reader.leaf(page, |frame, at| path.push(Step { frame, at }));
+        if found.is_none() {
+            path.clear();
+        }
+        Some(found?.0)
     }
 
-    /// Writes another area at the end of `path`; the order of areas stays as it is.
-    pub(super) fn put(&self, path: &Path, area: &Area) {
-        let Some(step) = path.last() else { return };
-        if path.len() == 1 {
-            // No summary tells of a root.
-            return self.put_entry(step.frame, step.at, area.pack());
-        }
-        self.swap(path, step.at, true, 1, &[area.pack()]);
+    /// Finds the areas of `span`. The answer is true until this writer changes something.
+    #[inline]
+    pub fn locate(&self, span: PageSpan) -> Located {
+        let mut located = Located { span, path: Path::new() };
+        self.find(span.start.get(), &mut located.path);
+        located
+    }
+
+    /// The areas that have a page in the span that `located` is for, ascending, whole: with one
+    /// search more for each further leaf.
+    #[inline]
+    pub fn areas(&self, located: &Located) -> impl Iterator<Item = Area> + use<'a, H, CAP> {
+        let (reader, end) = (self.reader, located.span.end.get());
+        let first = located.path.last();
+        let mut next = first.and_then(|step| Some((reader.node(step.frame)?, step.at)));
+        core::iter::from_fn(move || {
+            let (node, at) = next.take()?;
+            let area = node.entry(at).area().filter(|area| area.span.start.get() < end)?;
+            next = match area.span.end.get() {
+                page if page >= end => None,
+                _ if at + 1 < node.count => Some((node, at + 1)),
+                page => reader.leaf(page, |_, _| {}),
+            };
+            Some(area)
+        })
     }
 
     /// Puts `new` in place of `old` entries from entry `at` on, in the node at the end of `path`, a
     /// `leaf` or not, which has room for them. The order of areas stays as it is.
     pub(super) fn swap(&self, path: &[Step], at: usize, leaf: bool, old: usize, new: &[Entry]) {
         let Some(&Step { frame, .. }) = path.last() else { return };
+        let Some(node) = self.reader.node(frame) else { return };
         // Only a summary needs to know gaps, and a root has none.
-        let gap = |entries: usize| match self.reader.node(frame).filter(|_| path.len() > 1) {
-            Some(node) => {
-                node.largest_gap(at.saturating_sub(1), node.count.min(at + entries + 1), leaf)
-            }
-            None => 0,
+        let is_summed = path.len() > 1;
+        let gap = |node: &Node<'_, H, CAP>, entries: usize| {
+            node.largest_gap(at.saturating_sub(1), node.count.min(at + entries + 1), leaf)
         };
-        let was = gap(old);
-        let count = self.reader.count(frame);
+        let was = if is_summed { gap(&node, old) } else { 0 };
         self.write(frame, |page| {
             if old != new.len() {
-                page.copy(frame, at + old..count, at + new.len());
-                page.set_count(count - old + new.len());
+                page.copy(frame, at + old..node.count, at + new.len());
+                page.set_count(node.count - old + new.len());
             }
             new.iter().enumerate().for_each(|(ahead, entry)| page.put(at + ahead, *entry));
         });
-        self.refresh(path, leaf, was, gap(new.len()));
+        if is_summed && let Some(node) = self.reader.node(frame) {
+            self.refresh(path, leaf, was, gap(&node, new.len()));
+        }
     }
 
     /// Writes entry `at` of the node in `frame`.
@@ -238,7 +264,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
                 return;
             };
             let known = above.entry(parent.at);
-            let summary = match known[3] {
+            let summary = match known.0[3] {
                 gap if now >= gap => node.summary_with(now),
                 gap if was < gap => node.summary_with(gap),
                 _ => node.summary(leaf),
