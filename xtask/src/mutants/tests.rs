@@ -2,19 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build::{Build, Program};
 use super::copy::{CHOSEN, HEAD, Places, REACHED, SWITCH, switched};
 use super::draw::{Draw, Mutant};
-use super::functions::{Function, of_text};
+use super::functions::{Function, all, of_text};
 use super::judge::{Fate, groups};
 use super::operators::Operator;
 use super::process::{End, watch};
 use super::records::{self, Name};
 use super::report;
 use super::suites::{Suite, Test, of};
+use crate::tidy::Tree;
 
 const FILE: &str = "crates/mm/src/room/file.rs";
 
@@ -226,6 +227,14 @@ fn an_equivalent_needs_an_argument() {
 }
 
 #[test]
+fn the_records_of_this_workspace_are_true() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    let tree = Tree::load(root).expect("it can be read");
+    let read = records::read(tree.file(records::DOCUMENT).expect("the document is there"));
+    assert_eq!(records::findings(&read, &all(&tree)), [""; 0]);
+}
+
+#[test]
 fn a_long_text_is_wrapped_and_read_again() {
     let long = format!("fn f() {{ g({}); }}", ["argument"; 40].join(", "));
     let functions = of_text(FILE, &long);
@@ -255,10 +264,11 @@ fn a_process_is_ended_at_its_first_failure_or_after_its_time_on_a_cpu() {
 
 fn suites() -> Vec<Suite> {
     let program = |name: &str| Program { name: name.into(), path: "p".into(), dir: ".".into() };
-    let mut all = of(Build::Tests, ["sim it", "mm quire", "units quire_units"].map(program).into());
-    all.extend(of(Build::Simulator, ["cli quire", "mm quire"].map(program).into()));
-    all.extend(of(Build::Loom, vec![program("mm quire")]));
-    all
+    let mut suites =
+        of(Build::Tests, ["sim it", "mm quire", "units quire_units"].map(program).into());
+    suites.extend(of(Build::Simulator, ["cli quire", "mm quire"].map(program).into()));
+    suites.extend(of(Build::Loom, vec![program("mm quire")]));
+    suites
 }
 
 fn test(suite: usize, name: &str, seconds: f64, reaches: &[usize]) -> Test {
