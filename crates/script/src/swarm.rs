@@ -44,7 +44,8 @@ const fn usual(verb: Verb) -> u64 {
         Verb::Lose | Verb::Mend | Verb::Join | Verb::Limit => 4,
         Verb::ZeroesMost | Verb::Swappiness | Verb::Enabled | Verb::Defrag => 2,
         Verb::Relieve | Verb::GroupOut => 2,
-        Verb::EvictMost | Verb::SwapOn | Verb::SwapOff | Verb::Group | Verb::Lend => 2,
+        Verb::SwapOn | Verb::SwapOff => 4,
+        Verb::EvictMost | Verb::Group | Verb::Lend => 2,
         Verb::EndGroup | Verb::Replace => 1,
         Verb::Place | Verb::Regrant | Verb::Flag | Verb::Carry | Verb::PinRead => 0,
     }

@@ -17,7 +17,7 @@ pub type HostedMm<'m, 'r, A> = Mm<'m, A, Machine<'r>>;
 const FILES: usize = 64;
 
 /// As many swap devices may be in use at once.
-const SWAPS: usize = 2;
+pub const SWAPS: usize = 3;
 
 /// Why there is no system.
 #[derive(Debug)]
@@ -104,8 +104,23 @@ impl Stock {
         hw: &'m H,
         run: FrameRun,
     ) -> Result<Mm<'m, A, H>, SystemError> {
+        self.manage_apart(hw, run, 0)
+    }
+
+    /// The same with the first `low` frames as a zone of their own, which is scarce.
+    ///
+    /// # Errors
+    /// As for [`manage`](Self::manage).
+    pub fn manage_apart<'m, A: Arch, H: Hardware>(
+        &'m mut self,
+        hw: &'m H,
+        run: FrameRun,
+        low: u64,
+    ) -> Result<Mm<'m, A, H>, SystemError> {
         let all = run.span();
-        self.zones = vec![FrameSpan::new(all.start, all.count)];
+        let zones =
+            [FrameSpan::new(all.start, low), FrameSpan::new(all.start.add(low), all.count - low)];
+        self.zones = zones.into_iter().filter(|zone| zone.count > 0).collect();
         let parts =
             Parts::new(all.start, &mut self.slots, &mut self.caches, &self.counters, &self.zones)
                 .files(&self.files)

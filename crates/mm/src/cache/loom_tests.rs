@@ -9,9 +9,10 @@ use quire_arch::X86_64;
 use quire_hw::FrameRun;
 use quire_units::{FrameSpan, Order, Pfn};
 
-use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index};
+use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, Note};
 use crate::folio::Folio;
-use crate::phys::{Meta, Slot};
+use crate::phys::{Kind, Meta, Slot};
+use crate::radix::Tree;
 
 /// Nodes of three levels, on the way to two distant pages.
 const NODES: usize = 5;
@@ -24,14 +25,18 @@ const ALL: FilePages = FilePages::new(0, FILE_PAGES_MAX);
 type Board = crate::table::board::Board<NODES, WORDS>;
 type Model = Index<'static, X86_64, Board>;
 
-/// An index of three levels, whose nodes for the first pages are there and empty. It is leaked: the
-/// threads of a model need data that lives for ever.
-fn leaked() -> Model {
+/// An empty index, leaked: the threads of a model need data that lives for ever.
+fn bare() -> Model {
     let board: &'static Board = Box::leak(Box::new(Board::new()));
     let slots: Vec<Slot> = (0..NODES).map(|_| Slot::default()).collect();
-    let meta = Meta::new(Pfn::new(0), slots.leak());
     let file: &'static File = Box::leak(Box::new(File::default()));
-    let index = Index::new(board, meta, file, FileId(0));
+    Index::new(board, Meta::new(Pfn::new(0), slots.leak()), file, FileId(0))
+}
+
+/// An index of three levels, whose nodes for the first pages are there and empty.
+fn leaked() -> Model {
+    let index = bare();
+    let meta = index.tree.meta;
     let mut next = 0;
     let mut frame = || -> Option<FrameRun> {
         next += 1;
@@ -155,6 +160,108 @@ fn loom_b4_a_lookup_beside_a_change_of_folios_finds_one() {
         assert!(matches!(entry, Entry::Folio { .. }) && at.contains(1), "{entry:?} at {at:?}");
         let next = index.next(FilePages::new(1, 2));
         assert!(next.is_some_and(|(_, at)| at.contains(1)), "{next:?}");
+        other.join().expect("no thread panics");
+    });
+}
+
+/// Two folios that go into an empty file, each with a frame for each node that it may need.
+fn both_go_in(first: u64, second: u64) {
+    loom::model(move || {
+        let index = bare();
+        let insert = move |page: u64, frame: u64| {
+            let mut frames = frame..frame + 2;
+            let mut spare = None;
+            while index.insert(page, folio(page, 0), &mut spare).is_err() {
+                let frame = frames.next().expect("one for each level");
+                let meta = index.tree.meta;
+                spare = Some(meta.forge(FrameSpan::new(Pfn::new(frame), 1), true));
+            }
+        };
+        let other = thread::spawn(move || insert(second, 2));
+        insert(first, 0);
+        other.join().expect("no thread panics");
+        for page in [first, second] {
+            let found = index.find(page).0;
+            assert!(matches!(found, Entry::Folio { folio: it, .. } if it == folio(page, 0)));
+        }
+    });
+}
+
+#[test]
+fn loom_b1_the_first_page_and_another_go_in_beside_each_other() {
+    both_go_in(0, 1);
+}
+
+#[test]
+fn loom_b1_two_pages_that_each_need_a_root_go_in_beside_each_other() {
+    both_go_in(1, 2);
+}
+
+/// A note at the first page is forgotten while a folio takes its place.
+#[test]
+fn loom_b1_a_note_that_is_forgotten_takes_no_folio_with_it() {
+    loom::model(|| {
+        let index = bare();
+        index.note(0, Order::ZERO, Note::Small);
+        let other = thread::spawn(move || index.prune(ALL, &mut |_| {}));
+        let own = put(index, 0, 0);
+        other.join().expect("no thread panics");
+        assert!(matches!(index.find(0).0, Entry::Folio { folio, .. } if folio == own));
+    });
+}
+
+/// A node is taken out, and its frame becomes another node: a CPU that was on its way to it does
+/// not take it for what it was.
+fn reused_beside_a_writer(kind: Kind, level: u8, page: u64) {
+    loom::model(move || {
+        let index = leaked();
+        let node = index.tree.walk(1, 0).expect("it is there").node;
+        let meta = index.tree.meta;
+        let other = thread::spawn(move || {
+            let mut gone = None;
+            index.prune(FilePages::new(0, FAR), &mut |run| {
+                if run.start() == node.frame {
+                    gone = Some(run);
+                }
+            });
+            let tree = Tree::<X86_64, _>::new(index.tree.hw, meta, &index.file.root, kind, 0);
+            gone.is_some() && tree.adopt(&mut gone, page, level).is_some()
+        });
+        let locked = index.tree.lock(node, 1).map(|lock| {
+            index.tree.write(&lock, 1, 1, folio(1, 0).head.get() << 12 | 2);
+            index.tree.add_used(&lock, 1);
+        });
+        let reused = other.join().expect("no thread panics");
+        assert!(locked.is_none() || !reused, "written as the node that it was");
+    });
+}
+
+#[test]
+fn loom_b1_a_node_of_other_pages_is_not_taken_for_what_it_was() {
+    reused_beside_a_writer(Kind::Index, 0, FAR);
+}
+
+#[test]
+fn loom_b1_a_node_of_another_level_is_not_taken_for_what_it_was() {
+    reused_beside_a_writer(Kind::Index, 1, 0);
+}
+
+#[test]
+fn loom_b1_a_cluster_of_slots_is_not_taken_for_the_node_that_it_was() {
+    reused_beside_a_writer(Kind::Swap, 0, 0);
+}
+
+#[test]
+fn loom_b4_a_lookup_beside_a_parting_finds_a_folio() {
+    loom::model(|| {
+        let index = leaked();
+        let whole = put(index, 0, 1);
+        let other = thread::spawn(move || {
+            let parts = [1, 0].map(|page| (page, folio(page, 0)));
+            assert!(index.part(0, whole, parts.into_iter()));
+        });
+        let (entry, at) = index.find(1);
+        assert!(matches!(entry, Entry::Folio { .. }) && at.contains(1), "{entry:?} at {at:?}");
         other.join().expect("no thread panics");
     });
 }

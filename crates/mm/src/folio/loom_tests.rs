@@ -171,6 +171,43 @@ fn loom_d6_a_round_of_aging_does_not_show_a_folio_that_is_hidden() {
 }
 
 #[test]
+fn loom_d4_a_failure_is_noted_beside_the_end_of_hiding() {
+    loom::model(|| {
+        let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
+        let meta = Meta::new(Pfn::new(0), slots.leak());
+        let folios = Folios::new(meta);
+        let known = FolioFlags::UPTODATE | FolioFlags::SECLUDED;
+        folios.adopt_cached(&meta.forge(FOLIO.span(), false), FOLIO.order, 7, known);
+        let other = thread::spawn(move || folios.poison(FOLIO));
+        folios.readmit(FOLIO);
+        other.join().expect("no thread panics");
+        let is = folios.known(FOLIO).0;
+        assert!(is.contains(FolioFlags::POISONED) && !is.contains(FolioFlags::SECLUDED), "{is:?}");
+    });
+}
+
+/// A frame that held pages of one file becomes a folio of another: a CPU that looks for the first
+/// does not find it, and one that looks for the second finds its holds.
+#[test]
+fn loom_b1_a_folio_has_its_identity_before_it_can_be_found() {
+    loom::model(|| {
+        let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
+        let meta = Meta::new(Pfn::new(0), slots.leak());
+        let folios = Folios::new(meta);
+        let run = meta.forge(FOLIO.span(), false);
+        folios.adopt_cached(&run, FOLIO.order, 7, FolioFlags::UPTODATE);
+        let gone = folios.cached(FOLIO.head, 7).and_then(|cached| cached.forget());
+        assert!(gone.is_some(), "only its file had it");
+        let other = thread::spawn(move || {
+            assert!(folios.cached(FOLIO.head, 7).is_none(), "found as what it was");
+            folios.cached(FOLIO.head, 8).is_none_or(|cached| cached.is_idle())
+        });
+        folios.adopt_cached(&run, FOLIO.order, 8, FolioFlags::UPTODATE);
+        assert!(other.join().expect("no thread panics"), "found without its index's hold");
+    });
+}
+
+#[test]
 fn loom_d4_a_failure_is_noted_beside_a_change_of_the_same_folio() {
     noted_beside_hiding(|folios| folios.poison(FOLIO), FolioFlags::POISONED);
 }

@@ -104,7 +104,11 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         if !folios.is_lazy(folio) {
             return false;
         }
-        let done = self.view.tables().discard(here, folio, self.gather);
+        let Some(may) = self.view.areas_allow(here, |area| !area.flags.contains(AreaFlags::LOCKED))
+        else {
+            return false;
+        };
+        let done = self.view.tables().discard(here, folio, self.gather, may);
         match done {
             Discard::Gone => self.base.count(Event::LazyFreed, folio.order.pages()),
             Discard::Written => folios.set_lazy(folio, false),

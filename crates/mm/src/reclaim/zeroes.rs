@@ -94,6 +94,10 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     fn clean_zeroes(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let mut change = self.base().change(space);
         change.prepare(span, 0)?;
+        // Tracking may have begun since the caller looked.
+        if !self.spaces().areas(space, span).all(|area| may_drop(&area)) {
+            return Ok(());
+        }
         let forgets = |folio, piece, attrs| self.is_own_zero(folio, piece, attrs);
         change.forget(span, Attrs::DIRTY, forgets, |marks| marks);
         Ok(())
@@ -103,7 +107,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     fn drop_clean_zeroes(&self, space: &Space<A>, span: PageSpan) -> u64 {
         let folios = self.base().folios();
         let (mut gather, mut at, mut dropped) = (Gather::new(), span.start, 0);
-        let tables = self.base().view(space).tables();
+        let view = self.base().view(space);
+        let tables = view.tables();
         let _taking = space.taking();
         while let Some((here, folio)) = self.next_zero(space, PageSpan::new(at, span.end), true) {
             at = here.end;
@@ -111,7 +116,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             if tables.first_folio(here, hold).is_none() {
                 continue;
             }
-            match tables.discard(here, folio, &mut gather) {
+            let may = view.areas_allow(here, may_drop);
+            let gone = may.map(|may| tables.discard(here, folio, &mut gather, may));
+            match gone.unwrap_or(Discard::Shared) {
                 Discard::Gone => dropped += here.count(),
                 Discard::Written | Discard::Shared => self.base().put(folio),
             }

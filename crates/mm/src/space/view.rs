@@ -7,8 +7,8 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
 use quire_units::{Access, Asid, CpuId, PageSpan, Pfn, Vpn};
 
-use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
+use super::{Area, OptOut};
 use crate::folio::Folios;
 use crate::limits::STACK_BYTES;
 use crate::phys::Meta;
@@ -286,6 +286,19 @@ impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
     #[inline]
     pub fn areas(&self) -> TreeReader<'a, H> {
         self.space.areas.reader(self.hw, self.meta)
+    }
+
+    /// A question to ask with the table of `pages` locked: whether their areas, which are all
+    /// `such` now, are still the same, and no change holds the pages. `None` if an area is not `such`.
+    pub(crate) fn areas_allow(
+        &self,
+        pages: PageSpan,
+        such: fn(&Area) -> bool,
+    ) -> Option<impl FnOnce() -> bool + use<'a, A, H>> {
+        let (areas, tree) = (self.areas(), &self.space.areas);
+        let (_, seq) = areas.lookup(pages.start);
+        let all = areas.overlapping(pages).all(|area| such(&area));
+        all.then_some(move || tree.is_current(seq, pages))
     }
 
     /// The end, at most `end`, of the stretch of pages from `page` on that need no fault for

@@ -181,6 +181,11 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         });
     }
 
+    /// How many words of the cluster from slot `first` on lie beyond the device's end.
+    fn beyond(&self, first: u64) -> u64 {
+        (first + Self::WORDS).saturating_sub(self.swap.slots())
+    }
+
     /// Notes that `count` slots of a locked cluster have become free.
     fn freed(&self, lock: &WordsLock<'_>, count: usize) {
         self.tree.add_used(lock, -(count as i64));
@@ -189,7 +194,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let (place, order) = lists.place(self.tree.meta, lock.frame());
         let now = match place {
             InList::Current => return,
-            _ if self.tree.used(lock) == 0 => InList::Free,
+            _ if self.tree.used(lock) == self.beyond(self.tree.first(lock)) => InList::Free,
             InList::Partial => return,
             InList::Unlisted | InList::Frag | InList::Free => InList::Partial,
         };

@@ -139,7 +139,7 @@ impl Gather {
 
     /// The pages whose translations are to be flushed.
     #[inline]
-    pub(crate) fn due(&mut self) -> &mut Option<Pieces> {
+    pub fn due(&mut self) -> &mut Option<Pieces> {
         &mut self.pages
     }
 

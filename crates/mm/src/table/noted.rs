@@ -21,7 +21,7 @@ pub(crate) enum Discard {
     Gone,
     /// The folio was written: it stays.
     Written,
-    /// Other spaces map the folio, or not all of it is here: it stays.
+    /// Other spaces map the folio, not all of it is here, or its area does not let it go: it stays.
     Shared,
 }
 
@@ -105,10 +105,17 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 
     /// Takes the leaves of `pages`, unless one was written since it was cleaned. They were all that
     /// is mapped of `folio` when the caller looked. The caller's reference goes with the folio. The
-    /// right to write goes first, so that the dirty bits are final when they are read.
-    pub(crate) fn discard(&self, pages: PageSpan, folio: Folio, gather: &mut Gather) -> Discard {
+    /// right to write goes first, so that the dirty bits are final when they are read. With the
+    /// table locked, `may` says whether the areas still allow it.
+    pub(crate) fn discard(
+        &self,
+        pages: PageSpan,
+        folio: Folio,
+        gather: &mut Gather,
+        may: impl FnOnce() -> bool,
+    ) -> Discard {
         let locked = self.lock_lowest(pages.start, Level::LAST);
-        if !locked.reach().covers(pages) {
+        if !may() || !locked.reach().covers(pages) {
             return Discard::Shared;
         }
         let (run, _) = locked.run_in(pages.start, pages.end);

@@ -1,4 +1,4 @@
-//! Carrying out one step: files, the swap device, and other users of memory.
+//! Carrying out one step: files, the swap devices, and other users of memory.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::{Error, Held, Need, Stop};
@@ -12,6 +12,7 @@ use super::device::{Transfer, peek, poke};
 use super::judge::code;
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
+use crate::system::SWAPS;
 
 /// How many pages a file has at most.
 const MOST: u32 = 4096;
@@ -28,7 +29,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Verb::Look => self.look(file, second % MOST),
             Verb::Put => self.put(file, second % MOST),
             Verb::SwapOn => self.swap_on(first),
-            Verb::SwapOff => self.swap_off(),
+            Verb::SwapOff => self.swap_off(step.process as usize % SWAPS),
             Verb::Hoard => {
                 let most = if self.hoard.len() < 24 { first % 8 } else { return Ok(0) };
                 let order = Order::new(most as u8);
@@ -230,24 +231,23 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     fn swap_on(&mut self, slots: u32) -> Outcome {
-        if self.swap.is_some() {
-            return Ok(0);
-        }
+        // The library takes the first that is free.
+        let Some(device) = self.swaps.iter().position(Option::is_none) else { return Ok(0) };
         let got = self.mm.paging().swap_on(u64::from(slots.max(1)));
         match self.judge("swap_on", Ok(()), got)? {
             Some(id) => {
                 self.devices.clear(id.0);
                 self.failed.retain(|&(of, _)| of != id.0);
-                self.swap = Some(id);
+                self.swaps[device] = Some(id);
                 Ok(1)
             }
             None => Ok(0),
         }
     }
 
-    /// Brings everything back, and takes the device out of use.
-    fn swap_off(&mut self) -> Outcome {
-        let Some(id) = self.swap else { return Ok(0) };
+    /// Brings everything back, and takes a device out of use.
+    fn swap_off(&mut self, device: usize) -> Outcome {
+        let Some(id) = self.swaps[device] else { return Ok(0) };
         self.mm.paging().swap_closing(id, true).map_err(Wrong::unexpected)?;
         let mut excused = false;
         for process in 0..self.spaces.len() {
@@ -259,7 +259,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         match self.mm.paging().swap_off(id) {
             Ok(()) => {
-                self.swap = None;
+                self.swaps[device] = None;
                 Ok(1)
             }
             Err(Error::InUse(_)) if excused || self.devices.has_pending() => {

@@ -128,7 +128,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn who_has(&self, frame: Pfn) -> Result<Had, Wrong> {
         let mut had = Had { mapped: Vec::new(), file: None, beside: Vec::new() };
         let Some((folio, file, first)) = self.folio_of(frame) else { return Ok(had) };
-        let swap = self.swap.filter(|swap| Some(*swap) == file);
+        let device = file.and_then(|file| self.swaps.iter().position(|swap| *swap == Some(file)));
         let place = self.ids.iter().position(|id| Some(*id) == file);
         had.file = place.map(|place| (place, first, folio.order.pages()));
         for (process, space) in self.spaces.iter().enumerate() {
@@ -141,10 +141,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 }
             });
             walked.map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
-            if swap.is_some() {
+            if let Some(device) = device {
                 let slots = first..first + folio.order.pages();
-                self.on_swap(process, |at, slot| {
-                    if slots.contains(&slot) {
+                self.on_swap(process, |at, entry| {
+                    if entry.device as usize == device && slots.contains(&entry.slot) {
                         had.beside.push((process, at));
                     }
                 })?;
@@ -163,7 +163,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Some((folio, file.then(|| file_of(owner)), page_of(owner)))
     }
 
-    fn on_swap(&self, process: usize, mut see: impl FnMut(usize, u64)) -> Result<(), Wrong> {
+    fn on_swap(&self, process: usize, mut see: impl FnMut(usize, SwapEntry)) -> Result<(), Wrong> {
         let all = self.span(0, self.setup.window as usize);
         self.mm.spaces().runs(self.space(process)?, all, &mut |seen| {
             let Sight::Marker(marks) = seen.what else { return };
@@ -171,7 +171,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             for ahead in 0..seen.pages.count() {
                 let at = self.at(Vpn::new(seen.pages.start.get() + ahead));
                 let step = if marks.ascending { ahead } else { 0 };
-                at.into_iter().for_each(|at| see(at, entry.slot + step));
+                at.into_iter().for_each(|at| see(at, entry.advanced(step)));
             }
         });
         Ok(())

@@ -1,6 +1,6 @@
 //! Carrying out one step: accesses, and the calls that are about what is in memory.
 
-use quire::cache::FilePages;
+use quire::cache::{FileId, FilePages};
 use quire::{Error, Need, Scope, Stop};
 use quire_arch::Arch;
 use quire_script::{Fault, Step, Verb, Why, tail};
@@ -263,9 +263,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// Writes dirty pages to the swap device. Those that it does not take stay in memory.
+    /// Writes dirty pages to the swap devices. Those that they do not take stay in memory.
     pub(super) fn write_swap(&mut self) -> Outcome {
-        let Some(id) = self.swap else { return Ok(0) };
+        let devices = self.swaps.into_iter().flatten();
+        devices.map(|id| self.write_device(id)).try_fold(0, |all, one| Ok(all + one?))
+    }
+
+    fn write_device(&mut self, id: FileId) -> Outcome {
         let end = self.mm.files().get(id).map_or(0, |file| file.pages());
         let mut left = FilePages::new(0, end);
         let mut written = 0;

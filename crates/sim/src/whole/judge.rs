@@ -3,14 +3,18 @@
 
 use quire::check::{self, Totals};
 use quire::space::{AreaFlags, Backing};
+use quire::table::Sight;
 use quire::{Error, Need, Stop};
-use quire_arch::Arch;
+use quire_arch::{Arch, Attrs};
 use quire_script::{Fault, Page, Source, Why};
 use quire_units::{Access, Order, Vpn};
 
 use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
 use super::world::World;
+
+/// In one of this many steps, an access must be noted in its leaf.
+const NOTED_EVERY: u64 = 4;
 
 /// The reason of a call that is not done, as a number, for the trace.
 pub(super) fn code(stop: impl Into<Stop>) -> u64 {
@@ -126,7 +130,27 @@ impl<A: Arch> World<'_, '_, '_, A> {
             );
             return Err(Wrong::new(Kind::Answer, what));
         }
+        if got.is_ok() && self.now.is_multiple_of(NOTED_EVERY) && self.faulty == Fault::None {
+            self.is_noted(process, at, access)?;
+        }
         Ok(got.unwrap_or_else(code))
+    }
+
+    /// A page that was accessed is young, and one that was written is dirty, whichever word of its
+    /// contiguous block says so.
+    fn is_noted(&self, process: usize, at: usize, access: Access) -> Result<(), Wrong> {
+        let due = if access == Access::Write { Attrs::YOUNG | Attrs::DIRTY } else { Attrs::YOUNG };
+        let mut noted = Attrs::empty();
+        self.mm.spaces().runs(self.space(process)?, self.span(at, 1), &mut |seen| {
+            if let Sight::Leaf { attrs, .. } = seen.what {
+                noted |= attrs;
+            }
+        });
+        if noted.contains(due) {
+            return Ok(());
+        }
+        let what = format!("process {process}, page {at}: after {access:?}, {noted:?} is noted");
+        Err(Wrong::new(Kind::Content, what))
     }
 
     /// Judges the answer of a call: it must be the expected one, or one that faults explain.
@@ -285,7 +309,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     /// Everything ends: each page is read once more, and all memory must come back.
-    pub(super) fn finish(&mut self, free: u64) -> Result<(), Wrong> {
+    pub(super) fn finish(&mut self, free: &[u64]) -> Result<(), Wrong> {
         self.complete(u64::MAX);
         if self.exact.is_none() {
             self.relieve()?;
@@ -299,7 +323,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         self.pins.drain(..).for_each(|pin| self.mm.unpin(pin.pinned));
         self.hoard.drain(..).for_each(|run| self.mm.phys().free(run));
-        if let Some(id) = self.swap.take() {
+        if self.exact.is_none() {
+            self.asks_for_whole_runs()?;
+        }
+        for id in std::mem::take(&mut self.swaps).into_iter().flatten() {
             self.mm.paging().swap_off(id).map_err(Wrong::unexpected)?;
         }
         for &id in &self.ids {
@@ -311,10 +338,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         check::system::<A, _>(self.mm, &[])
             .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
-        match self.mm.phys().free_frames() {
+        self.mm.phys().drain();
+        match self.mm.phys().free_by_order() {
             now if now == free => Ok(()),
             now => {
-                let what = format!("{now} frames are free at the end, {free} were at first");
+                let what = format!("free at the end by order: {now:?}; at first: {free:?}");
                 Err(Wrong::new(Kind::Leak, what))
             }
         }

@@ -24,6 +24,10 @@
 //! [`every`](Setup::every) steps and at the end: all walkers of `quire::check`; each area, page by
 //! page; what is in memory of each page of each process; and that no frame is lost.
 //!
+//! **Progress**: then a process that the script knows nothing of asks whether things happen at all
+//! (`progress`): pages leave where there are slots, folios are made where they are wanted, scarce
+//! memory is spared, counters move. In the end all runs of slots and frames are whole again.
+//!
 //! **Exact worlds** are small ones of private and shared memory alone: no files, no swap, no
 //! reclaim, one CPU, no fault but allocations that fail. There the model foretells each answer, and
 //! which pages are in memory, in which frames, what their leaves remember and who shares them
@@ -46,6 +50,7 @@ mod act_files;
 mod act_policy;
 mod act_lost;
 mod act_groups;
+mod progress;
 mod exact;
 mod run;
 mod shrink;

@@ -107,8 +107,10 @@ impl Job for Play<'_, '_> {
             let built = Machine::new(config, &mut ram).map_err(SystemError::Machine);
             let (machine, run) = built.map_err(Failure::System)?;
             let mut stock = Stock::new(run.count(), config.cpus);
-            let mm = stock.manage::<A, _>(&machine, run).map_err(Failure::System)?;
-            let free = mm.phys().free_frames();
+            let low = u64::from(self.setup.low);
+            let mm = stock.manage_apart::<A, _>(&machine, run, low).map_err(Failure::System)?;
+            mm.phys().drain();
+            let free = mm.phys().free_by_order();
             let found = |step: usize, wrong: Wrong| {
                 Failure::Violation(Violation { step, kind: wrong.kind, what: wrong.what })
             };
@@ -125,10 +127,11 @@ impl Job for Play<'_, '_> {
                 at += 1;
                 if (at as u64).is_multiple_of(u64::from(self.setup.every)) {
                     world.check().map_err(|wrong| found(at - 1, wrong))?;
+                    world.progress().map_err(|wrong| found(at - 1, wrong))?;
                     report.checks += 1;
                 }
             }
-            world.finish(free).map_err(|wrong| found(at, wrong))?;
+            world.finish(&free).map_err(|wrong| found(at, wrong))?;
             report.checks += 1;
             Ok(report)
         }));

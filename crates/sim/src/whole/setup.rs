@@ -166,6 +166,10 @@ setup! {
     exact in 0..=1;
     /// RAM is known to be zero at first.
     zeroed in 0..=1;
+    /// Slots of a second swap device at first; 0 for none.
+    more in 0..=65536;
+    /// Frames of a zone that is scarce; 0 for none.
+    low in 0..=128;
 }
 
 impl Setup {
@@ -189,13 +193,15 @@ impl Setup {
             slots: dice.pick(&[0, 50, 700, 3000]),
             sizes: dice.pick(&sizes),
             every: dice.pick(&[128, 256, 512, 1024, 2048]),
-            soft: flag(dice),
+            soft: dice.roll(3) as u32,
             resizes: flag(dice),
             apart: flag(dice),
             stubborn: flag(dice),
             plain: flag(dice),
             exact: 0,
             zeroed: 0,
+            more: dice.pick(&[0, 0, 40, 600]),
+            low: dice.pick(&[0, 24, 128]),
         }
     }
 
@@ -219,6 +225,8 @@ impl Setup {
             plain: 0,
             exact: 0,
             zeroed: 0,
+            more: 0,
+            low: 0,
         }
     }
 

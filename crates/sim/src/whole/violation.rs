@@ -21,6 +21,8 @@ pub enum Kind {
     Examiner,
     /// Memory did not come back.
     Leak,
+    /// Nothing stands in the way, and yet it does not happen.
+    Progress,
     /// The library panicked.
     Panic,
     /// An exact world is not as its model.

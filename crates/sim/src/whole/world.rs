@@ -18,7 +18,7 @@ use super::device::{Devices, LOOSE, Transfer};
 use super::exact::Exact;
 use super::setup::Setup;
 use super::violation::{Kind, Wrong};
-use crate::system::HostedMm;
+use crate::system::{HostedMm, SWAPS};
 
 /// The kinds of the three files.
 pub(super) const STORES: [Store; 3] = [Store::ReadWrite, Store::ReadOnly, Store::Memory];
@@ -45,7 +45,8 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) naive: Vec<Process>,
     pub(super) files: Vec<File>,
     pub(super) ids: Vec<FileId>,
-    pub(super) swap: Option<FileId>,
+    /// The swap devices, each at its number.
+    pub(super) swaps: [Option<FileId>; SWAPS],
     pub(super) devices: Devices,
     pub(super) pins: Vec<Pin>,
     pub(super) hoard: Vec<FrameRun>,
@@ -94,7 +95,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             naive: vec![Process::new(window); processes],
             files: Vec::new(),
             ids: Vec::new(),
-            swap: None,
+            swaps: [None; SWAPS],
             devices: Devices::new(),
             pins: Vec::new(),
             hoard: Vec::new(),
@@ -117,7 +118,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Ok(world)
     }
 
-    /// Files, the swap device, the policy.
+    /// Files, the swap devices, the policy.
     fn open(&mut self) -> Result<(), Wrong> {
         for (at, store) in STORES.into_iter().enumerate() {
             let pages = u64::from(self.setup.pages);
@@ -132,8 +133,10 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             self.files.push(file);
             self.ids.push(id);
         }
-        if self.setup.slots > 0 {
-            self.swap = self.mm.paging().swap_on(u64::from(self.setup.slots)).ok();
+        for (device, slots) in [self.setup.slots, self.setup.more].into_iter().enumerate() {
+            if slots > 0 {
+                self.swaps[device] = self.mm.paging().swap_on(u64::from(slots)).ok();
+            }
         }
         let sizes = self.setup.sizes;
         for order in (1..19).filter(|order| sizes >> order & 1 != 0).map(Order::new) {

@@ -233,30 +233,26 @@ fn d2_the_first_device_with_a_run_of_slots_takes_a_folio_whole() {
     });
 }
 
-fn comes_back_whole<A: Arch>(config: Config) {
+/// Small pages fill `clusters` times a folio's slots, and leave them in another order; then folios
+/// as large take them whole.
+fn comes_back_whole<A: Arch>(config: Config, order: Order, clusters: u64, slots: u64) {
     play::<A>(config, &[], |scene| {
-        let mm = scene.mm;
-        let block = A::block_order();
-        let space = space_of(mm, 2 * block.pages(), NONE);
-        let id = mm.paging().swap_on(2 * block.pages()).unwrap();
-        // Small pages fill both clusters, and each slot is free again in an order of its own.
-        (0..2 * block.pages()).for_each(|at| scene.write(&space, at, 1 + at));
-        scene.out(0, 2 * block.pages(), &[&space]);
+        let (mm, pages) = (scene.mm, clusters * order.pages());
+        let space = space_of(mm, pages, NONE);
+        let id = mm.paging().swap_on(slots).unwrap();
+        (0..pages).for_each(|at| scene.write(&space, at, 1 + at));
+        scene.out(0, pages, &[&space]);
         for odd in [1, 0] {
-            for at in (0..block.pages()).map(|at| 2 * at + odd) {
-                scene.write(&space, at, 1 + at);
-            }
+            (0..pages / 2).for_each(|at| scene.write(&space, 2 * at + odd, 1 + 2 * at + odd));
         }
-        mm.files().drop_clean(id, FilePages::new(0, 2 * block.pages())).unwrap();
+        mm.files().drop_clean(id, FilePages::new(0, slots)).unwrap();
         assert_eq!(scene.used(id), 0, "no entry refers to a slot");
-        for at in [0, block.pages()] {
-            let done = mm.reclaim().collapse(&space, span::<A>(at, block.pages()), block);
-            assert_eq!(done.map(|done| done.made), Ok(1));
-        }
+        let done = mm.reclaim().collapse(&space, span::<A>(0, pages), order);
+        assert_eq!(done.map(|done| done.made), Ok(clusters));
         let before = mm.totals();
-        scene.out(0, 2 * block.pages(), &[&space]);
-        let (order, after) = (block.index(), mm.totals());
-        assert_eq!(after.swpout[order] - before.swpout[order], 2, "both leave whole");
+        scene.out(0, pages, &[&space]);
+        let (order, after) = (order.index(), mm.totals());
+        assert_eq!(after.swpout[order] - before.swpout[order], clusters, "all leave whole");
         assert_eq!(after.swpout_fallback[order], before.swpout_fallback[order]);
         scene.cpu.leave();
         mm.destroy(space);
@@ -266,5 +262,11 @@ fn comes_back_whole<A: Arch>(config: Config) {
 
 #[test]
 fn d2_large_folios_leave_whole_where_small_ones_were() {
-    comes_back_whole::<X86_64>(Config::x86_64());
+    let block = X86_64::block_order();
+    comes_back_whole::<X86_64>(Config::x86_64(), block, 2, 2 * block.pages());
+}
+
+#[test]
+fn d2_large_folios_leave_whole_also_where_a_device_ends_within_a_cluster() {
+    comes_back_whole::<X86_64>(Config::x86_64(), Order::new(5), 1, 50);
 }

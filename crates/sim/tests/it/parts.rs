@@ -124,3 +124,23 @@ fn i14_parts_of_a_folio_that_was_freed_lazily_are_dropped_without_a_slot() {
         verify(mm, &[space]);
     });
 }
+
+/// Pages that were freed lazily and are locked in memory since then stay there.
+#[test]
+fn d4_pages_that_are_locked_after_they_were_freed_lazily_stay() {
+    with::<X86_64>(Config::x86_64(), |mm, cpu, space| {
+        let (first, all) = (span::<X86_64>(0, 16), span::<X86_64>(0, PAGES));
+        {
+            let _operation = cpu.operation("free").cleans();
+            mm.spaces().free_lazily(space, first).unwrap();
+        }
+        mm.mlock(space, first).unwrap();
+        mm.paging().swap_on(64).unwrap();
+        let _operation = cpu.operation("page out").cleans();
+        let out = mm.paging().page_out(space, all, Scope::Own, &[space][..]).unwrap();
+        assert_eq!((out.pages, mm.resident(space)), (16, 16));
+        mm.spaces().munlock(space, first).unwrap();
+        let out = mm.paging().page_out(space, first, Scope::Own, &[space][..]).unwrap();
+        assert_eq!((out.pages, mm.resident(space)), (16, 0));
+    });
+}

@@ -90,7 +90,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     fn isolate(&self, page: Vpn, gather: &mut Gather) -> u64 {
-        self.supplied(|spare| self.tables.isolate(page, page, spare, gather))
+        self.supplied(|spare| self.tables.isolate(page, page, spare, gather.due()))
             .map(|isolated| isolated.splits)
             .expect("only tables can be lacking")
     }
@@ -530,7 +530,7 @@ fn largest<A: Arch>(config: Config) {
         let mut gather = Gather::new();
         let middle = Vpn::new(pages + pages / 2 + 1);
         let splits = loop {
-            match tables.isolate(middle, middle, &mut spare, &mut gather) {
+            match tables.isolate(middle, middle, &mut spare, gather.due()) {
                 Ok(isolated) => break isolated.splits,
                 Err(_) => spare = supply(),
             }
