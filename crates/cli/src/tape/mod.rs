@@ -35,6 +35,6 @@ mod old;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use code::{Reader, Writer};
+pub(crate) use code::Writer;
 pub(crate) use event::{Access, Advice, Area, Backing, Event, Rights, Span};
 pub(crate) use head::{Tape, load};

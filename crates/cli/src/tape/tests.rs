@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::code::Reader;
 use super::*;
 use crate::recording::Recording;
 

@@ -48,8 +48,8 @@ impl Background {
     ) {
         let mut left = PAGES_A_ROUND;
         let (first, mut from) = self.at;
-        for number in first as usize..spaces.len() {
-            let Some(space) = &mut spaces[number] else { continue };
+        for (number, space) in spaces.iter_mut().enumerate().skip(first as usize) {
+            let Some(space) = space else { continue };
             for block in space.tables.between(from, u64::MAX) {
                 if left == 0 {
                     self.at = (number as u32, block);

@@ -45,11 +45,6 @@ impl Folios {
         }
     }
 
-    /// The order of a folio.
-    pub(in crate::advise) fn order(&self, id: FolioId) -> u8 {
-        self.all[id as usize].order
-    }
-
     /// `count` more of its pages are mapped in `space`.
     pub(in crate::advise) fn map(&mut self, id: FolioId, space: u32, count: u32) {
         let folio = &mut self.all[id as usize];

@@ -26,6 +26,6 @@ mod fault;
 mod collapse;
 mod replay;
 
-pub(super) use fault::{Counts, Memory};
-pub(super) use replay::{Machine, Outcome, replay};
+pub(super) use fault::Memory;
+pub(super) use replay::{Outcome, replay};
 pub(super) use rules::{Setting, Word};

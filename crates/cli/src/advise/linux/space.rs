@@ -73,7 +73,8 @@ impl Space {
             let own = Span::of(block * PAGES, PAGES);
             let part = own.with(span);
             let Some(table) = self.tables.get(block) else { continue };
-            let (mut gone, mut touched) = (0, 0);
+            let mut gone = 0;
+            let touched;
             match table.body {
                 Body::Block(entry) if part == own => {
                     if let Some(folio) = entry.folio() {

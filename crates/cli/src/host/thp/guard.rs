@@ -87,11 +87,6 @@ impl Guard {
         }
         Ok(())
     }
-
-    /// Whether the settings can be changed.
-    pub(crate) fn holds(&self) -> bool {
-        self.loan.is_some()
-    }
 }
 
 impl Drop for Guard {

@@ -39,7 +39,7 @@ pub(super) fn records(page: &[u8], mut each: impl FnMut(u64, &[u8])) {
                 at += 4;
             }
             (31, Some(upper)) => {
-                time = (time & !ABSOLUTE) | ((upper as u64) << 27) + passed;
+                time = (time & !ABSOLUTE) | (((upper as u64) << 27) + passed);
                 at += 4;
             }
             (0, Some(length)) if length >= 4 => {

@@ -251,7 +251,9 @@ impl Side {
             let start = Instant::now();
             let pid = Pid::from_raw(self.pid as i32).filter(|_| wanted.pid.is_none());
             for signal in [Signal::TERM, Signal::KILL] {
-                pid.into_iter().for_each(|pid| drop(kill_process(pid, signal)));
+                if let Some(pid) = pid {
+                    let _ = kill_process(pid, signal);
+                }
                 while pid.is_some() && !self.thread.is_finished() && start.elapsed() < PATIENCE {
                     sleep(PAUSE);
                 }

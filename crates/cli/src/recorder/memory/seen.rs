@@ -64,6 +64,9 @@ pub(super) struct Source {
     of: fn([u64; 6]) -> What,
 }
 
+/// From the wanted fields to what happened.
+type Meaning = fn([u64; 6]) -> What;
+
 /// The result of a call.
 const fn leave(name: &'static str) -> Source {
     Source { name, fields: &["ret"], needed: false, of: |[result, ..]| What::Leave(result as i64) }
@@ -156,7 +159,7 @@ pub(super) const HELD_FILTER: (&str, &str) = ("kmem/rss_stat", "member == 0 || m
 /// Which sources the kernel has, by the numbers of their events.
 #[derive(Default)]
 pub(super) struct Decoder {
-    known: Vec<Option<(Layout, fn([u64; 6]) -> What)>>,
+    known: Vec<Option<(Layout, Meaning)>>,
 }
 
 impl Decoder {

@@ -295,7 +295,7 @@ impl Weave {
 
     fn brk(&mut self, thread: u32, wanted: u64, end: u64) {
         let Some(space) = self.threads.get(&thread).and_then(|it| it.space) else { return };
-        let before = mem::replace(&mut self.spaces[space as usize].brk, Some(end));
+        let before = self.spaces[space as usize].brk.replace(end);
         let Some(before) = before.filter(|_| wanted == end) else { return };
         let [from, to] = [before, end].map(|at| at.div_ceil(self.page));
         if to > from {
