@@ -116,7 +116,7 @@ pub(crate) struct Area {
     pub(crate) grows: bool,
     /// All pages come in when it is mapped.
     pub(crate) populate: bool,
-    /// What was advised about large folios, if anything.
+    /// Advice about large folios, if there was any.
     pub(crate) huge: Option<bool>,
     /// No child gets it.
     pub(crate) alone: bool,
@@ -178,11 +178,11 @@ impl Area {
 /// `Space` named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// What follows is about this space, which is new and empty when it occurs first.
+    /// The next events are about this space, which is new and empty when it occurs first.
     Space(u32),
-    /// So many milliseconds have passed since the last `Time`.
+    /// Milliseconds that have passed since the last `Time`.
     Time(u64),
-    /// What came before is the state that the recording found; from here on is what it saw.
+    /// The events before are the state that the recording found; the rest is what it saw.
     Begin,
     /// A page was touched.
     Touch {

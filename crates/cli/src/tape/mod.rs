@@ -9,7 +9,7 @@
 //!   program python3.11                the program's file
 //!   note sorts a list                 its work in one line; may be missing
 //!   page 4096                         bytes of a page, for all pages below
-//!   counted 4711 20971520 1           by the kernel: faults, bytes of the largest process, processes
+//!   counted 4711 20971520 1           the kernel's faults, largest process in bytes, processes
 //!   limit The trace lost 12 events.   a sentence about the recording; there may be several
 //!   file python3.11                   the name of a mapped file, without folders (from 0 on)
 //!   body 81920                        so many bytes follow this line

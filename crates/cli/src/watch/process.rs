@@ -1,4 +1,4 @@
-//! What `/proc` says of a process: its areas, its figures, its children.
+//! A process as `/proc` shows it: its areas, its figures, its children.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ pub(crate) struct Snapshot {
     pub(crate) areas: Vec<Line>,
 }
 
-/// What a process had used when it ended, or at another moment.
+/// The memory and time that a process had used when it ended, or at another moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Figures {
     /// The process: its first thread.

@@ -74,7 +74,7 @@ impl Memory {
     }
 }
 
-/// What a fault needs besides its space.
+/// The parts of the machine that a fault needs besides its space.
 pub(super) struct Around<'a> {
     pub(super) setting: &'a Setting,
     pub(super) folios: &'a mut Folios,

@@ -1,6 +1,6 @@
 //! The switches of transparent huge pages as one value.
 
-/// What the switches say: for all sizes, and for each.
+/// The positions of all switches: for all sizes, and for each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Switches {
     /// `always`, `madvise` or `never`: for sizes that inherit.

@@ -1,4 +1,4 @@
-//! What a process that runs already has in memory.
+//! The pages that a process has when a recording attaches to it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -36,7 +36,7 @@ impl Layout {
     }
 }
 
-/// `field:unsigned long address; offset:8; size:8; signed:0;`, with tabs between, if it has this name.
+/// `field:unsigned long address; offset:8; size:8; signed:0;`, if it has this name.
 fn field(line: &str, name: &str) -> Option<Field> {
     let mut parts = line.trim().strip_prefix("field:")?.split(';');
     let declared = parts.next()?.trim();

@@ -8,7 +8,7 @@
 //!             madvise, with their results            takes pages away again
 //!   tasks     task_newtask, exec, exit               which thread is in which space    [`weave`]
 //!   moments   the tracer, at each exec and exit      the areas that the kernel made by
-//!                                                    itself, and the names of files    [`crate::watch`]
+//!                                                    itself, and the names of files
 //! ```
 //!
 //! Large folios would hide touches: one fault brings 16 pages or 512. So the program runs without

@@ -119,7 +119,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn f1_any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..99)) {
+        fn f1_any_bytes_are_records_or_none(
+            bytes in proptest::collection::vec(any::<u8>(), 0..99),
+        ) {
             let mut whole = page(&bytes);
             read(&whole);
             whole.truncate(bytes.len());

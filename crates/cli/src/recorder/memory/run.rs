@@ -20,7 +20,7 @@ use super::weave::Weave;
 use crate::tape::{Access, Event, Tape};
 use crate::watch::{Audience, Figures, Line, Manner, Snapshot, Tracer, areas, tree};
 
-/// What is to be recorded, and how much of it.
+/// The program to record, and the bounds of the recording.
 pub(crate) struct Wanted<'a> {
     /// The program with its arguments; empty when a process is attached to.
     pub(crate) command: &'a [OsString],
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// How long an exec's areas are waited for, and a program that was asked to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the tracer has seen and the recording has not used yet.
+/// Moments that the tracer has seen and the recording has not used yet.
 #[derive(Default)]
 struct Moments {
     executed: HashMap<u32, VecDeque<Snapshot>>,
@@ -258,7 +258,7 @@ impl Side {
                     sleep(PAUSE);
                 }
             }
-            // What it leaves behind ends with this process, which traces it.
+            // Processes that it leaves behind end with this process, which traces it.
             return Ok(None);
         }
         self.thread.join().map_err(|_| anyhow!("the tracer has failed"))?.map(Some)

@@ -27,7 +27,7 @@ const TICK: u64 = 100_000_000;
 pub(super) struct Weave {
     pub(super) writer: Writer,
     page: u64,
-    /// What an error code of the machine means.
+    /// The meaning of the machine's error codes.
     access: fn(u64) -> Access,
     threads: HashMap<u32, Thread>,
     spaces: Vec<Space>,
@@ -160,7 +160,7 @@ impl Weave {
         }
     }
 
-    /// What follows on the tape is about `space`.
+    /// From here on the tape is about `space`.
     fn at(&mut self, space: u32) {
         if self.current != Some(space) {
             self.writer.push(Event::Space(space));
@@ -235,7 +235,7 @@ impl Weave {
         }
     }
 
-    /// What was thought to be an exec's was still in the old memory.
+    /// The events that were taken for an exec's were still of the old memory.
     fn abandon(&mut self, thread: u32) {
         let events = self.threads.get_mut(&thread).and_then(|it| it.exec.take());
         events.into_iter().flatten().for_each(|event| self.push(thread, event));
