@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use crate::advise::AdviseArgs;
 use crate::bench::{Bench, HelperArgs};
 use crate::explain::Explain;
 use crate::maps::MapsArgs;
 use crate::recorder::RecordArgs;
 use crate::report::ReportArgs;
 use crate::sim::SimArgs;
+use crate::watch::HoldArgs;
 
 /// Large-folio memory management, measured and explained.
 #[derive(Parser, Debug)]
@@ -34,12 +36,18 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Show a process's memory by the sizes of its folios (Linux, as root)
     Maps(MapsArgs),
-    /// Record in which order a program touches the pages of its files (Linux, as root)
+    /// Record in which order a program touches the pages of its files, or all memory (Linux, as
+    /// root)
     Record(RecordArgs),
     /// Make one self-contained HTML page with plots of the last runs
     Report(ReportArgs),
     /// Run random scripts of many processes on a simulated machine, and check every step
     Sim(SimArgs),
+    /// Predict what each setting of the folio sizes means for a program, and say which to choose
+    Advise(AdviseArgs),
+    /// Become a program that is watched
+    #[command(hide = true)]
+    Hold(HoldArgs),
     /// Measure the host's kernel in a process of its own, for the benches
     #[command(hide = true)]
     Helper(HelperArgs),

@@ -4,6 +4,7 @@
 //! impossible (an unknown name, a wrong size, more memory than there is), told by one sentence on
 //! stderr.
 
+mod advise;
 mod args;
 mod bench;
 mod explain;
@@ -20,7 +21,10 @@ mod sim;
 mod size;
 mod stats;
 mod table;
+mod tape;
 mod threads;
+mod tlb;
+mod watch;
 
 use std::io;
 use std::process::ExitCode;
@@ -47,7 +51,9 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Bench(bench) => bench::run(bench, &host),
         Command::Explain(explain) => explain::run(explain, &host),
         Command::Maps(maps) => maps::run(maps, &host),
-        Command::Record(record) => recorder::run(record),
+        Command::Record(record) => recorder::run(record, &host),
+        Command::Advise(args) => advise::run(args, &host),
+        Command::Hold(args) => watch::hold(args),
         Command::Report(report) => report::run(report),
         Command::Sim(sim) => sim::run(sim),
         Command::Helper(helper) => bench::run_helper(helper),

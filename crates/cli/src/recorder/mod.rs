@@ -37,5 +37,6 @@ mod cold;
 mod trace;
 mod events;
 mod tool;
+mod memory;
 
 pub(crate) use run::{RecordArgs, run};

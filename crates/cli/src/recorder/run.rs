@@ -20,8 +20,13 @@ use super::files::{self, Image};
 use super::program::Program;
 use super::tool::{absent, program};
 use super::trace::Trace;
+use crate::host::Host;
+use crate::host::thp::{Guard, Switches};
+use crate::recorder::memory::{self, Wanted};
 use crate::recording::{Recording, Source};
 use crate::refused::Refused;
+use crate::size::Size;
+use crate::watch::Manner;
 
 /// Options of `record`.
 #[derive(Args, Debug)]
@@ -32,16 +37,31 @@ pub(crate) struct RecordArgs {
     /// The work of the program, in one line
     #[arg(long, default_value = "")]
     note: String,
+    /// Record all memory of the program, in one run, and not only the pages of its files
+    #[arg(long)]
+    memory: bool,
+    /// Record the memory of this process, which runs already, and of its children
+    #[arg(long, value_name = "PID", requires = "memory", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// End after this time: 500ms, 60s, 5m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "memory")]
+    time: Option<Duration>,
+    /// End when the recording has this size
+    #[arg(long, value_name = "SIZE", default_value = "256M", requires = "memory")]
+    limit: Size,
+    /// Let addresses differ from run to run, as they do without a recorder
+    #[arg(long, requires = "memory")]
+    random: bool,
     /// The command is in a mount namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
-    /// The program, which runs twice, and its arguments
-    #[arg(last = true, required = true)]
+    /// The program, which runs twice, or once with --memory, and its arguments
+    #[arg(last = true, required_unless_present = "pid")]
     command: Vec<OsString>,
 }
 
 /// Records a program.
-pub(crate) fn run(args: &RecordArgs) -> Result<()> {
+pub(crate) fn run(args: &RecordArgs, host: &Host) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         let why = "recording needs root: it mounts, and reads the kernel's trace";
         return Err(Refused(why.to_owned()).into());
@@ -49,11 +69,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     if !args.inside {
         return Err(enter());
     }
-    let (name, rest) = args.command.split_first().context("a program is missing")?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, interrupted.clone())?;
+    if args.memory {
+        return record_memory(args, host);
     }
+    let (name, rest) = args.command.split_first().context("a program is missing")?;
+    let interrupted = interrupted()?;
     let program = Program { path: program(name)?, name, args: rest, interrupted };
     let folder = Folder::new()?;
     let recording = record(&program, &folder.0, &args.note)?;
@@ -69,6 +89,72 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
         output.display()
     );
     Ok(())
+}
+
+/// Becomes true when a signal asks for the end.
+fn interrupted() -> Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone())?;
+    }
+    Ok(interrupted)
+}
+
+/// Records all memory.
+fn record_memory(args: &RecordArgs, host: &Host) -> Result<()> {
+    let interrupted = interrupted()?;
+    // A process that runs already cannot be told to do without large folios: the host does.
+    let mut says = Vec::new();
+    let guard = args.pid.map(|_| Guard::new(host, &mut says));
+    if let Some(guard) = &guard {
+        guard.put(&Switches::off()).context("large folios cannot be switched off")?;
+    }
+    says.iter().for_each(|sentence| eprintln!("quire: {sentence}"));
+    let folder = Folder::new()?;
+    let manner = Manner { small: true, fixed: !args.random, quiet: false };
+    let wanted = Wanted {
+        command: &args.command,
+        pid: args.pid,
+        time: args.time,
+        bytes: args.limit.len(),
+        manner,
+        interrupted,
+    };
+    let mut tape = memory::record(&wanted, &folder.0.join("trace"))?;
+    tape.program = match args.command.first() {
+        Some(name) => files::name_of(&program(name)?)?,
+        None => host.read(format!("proc/{}/comm", args.pid.unwrap_or(0))).unwrap_or_default(),
+    };
+    tape.note = args.note.replace('\n', " ");
+    let output = args.output.clone();
+    let output = output.unwrap_or_else(|| format!("{}.recording", tape.program).into());
+    let bytes = tape.to_bytes();
+    fs::write(&output, &bytes).with_context(|| format!("cannot write {}", output.display()))?;
+    eprintln!(
+        "quire: {} touches of {} processes are recorded in {}, {} bytes.",
+        tape.touches(),
+        tape.processes,
+        output.display(),
+        bytes.len()
+    );
+    tape.limits.iter().for_each(|limit| eprintln!("quire: {limit}"));
+    Ok(())
+}
+
+/// A time as people write it.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let scale = match unit {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is a number and a unit, such as 500ms, 60s or 5m".to_owned()),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * scale);
+    let seconds = seconds.filter(|seconds| *seconds > 0.0 && *seconds < 1e7);
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "a time is more than nothing".to_owned())
 }
 
 /// Runs this command again in a mount namespace of its own; returns only when that fails.

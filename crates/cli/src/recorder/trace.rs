@@ -18,17 +18,16 @@ const BUFFER: &str = "65536";
 /// The start of the names of our instances; the number of the process follows.
 const NAME: &str = "quire-";
 
-/// The instance, for this process and its children. Dropping it removes it.
-pub(super) struct Trace {
+/// An instance, for this process and its children. Dropping it removes it.
+pub(super) struct Instance {
     mount: PathBuf,
     folder: PathBuf,
-    /// Whether the kernel reports the kind of access.
-    pub(super) knows_kinds: bool,
 }
 
-impl Trace {
-    /// Mounts the kernel's trace at the folder `place`, which it makes, and makes an instance.
-    pub(super) fn new(place: &Path) -> Result<Trace> {
+impl Instance {
+    /// Mounts the kernel's trace at the folder `place`, which it makes, and makes an instance that
+    /// records nothing yet. All CPUs use one clock, so that their events can be put in order.
+    pub(super) fn new(place: &Path) -> Result<Instance> {
         fs::create_dir(place)?;
         mount("quire", place, "tracefs", MountFlags::empty(), None).map_err(|e| {
             Refused(format!("the host's kernel has no trace to record from (CONFIG_FTRACE): {e}"))
@@ -36,44 +35,86 @@ impl Trace {
         let instances = place.join("instances");
         remove_stale(&instances);
         let folder = instances.join(format!("{NAME}{}", process::id()));
-        let mut trace = Trace { mount: place.to_owned(), folder, knows_kinds: false };
-        fs::create_dir(&trace.folder).context("the kernel makes no trace instance")?;
-        for event in NEEDED {
-            trace.event(event).map_err(|_| {
-                Refused(format!("the host's kernel has no event {event} to record from"))
-            })?;
-        }
-        trace.knows_kinds = HELPFUL.iter().all(|event| trace.event(event).is_ok());
-        trace.set("buffer_size_kb", BUFFER)?;
-        // One clock for all CPUs, so that their events can be put in order.
-        trace.set("trace_clock", "mono")?;
-        trace.set("options/event-fork", "1")?;
-        trace.set("set_event_pid", &process::id().to_string())?;
-        trace.set("tracing_on", "1")?;
-        Ok(trace)
+        let instance = Instance { mount: place.to_owned(), folder };
+        fs::create_dir(&instance.folder).map_err(|e| {
+            Refused(format!("the host's kernel lets no trace be made (is it locked down?): {e}"))
+        })?;
+        instance.set("trace_clock", "mono")?;
+        instance.set("options/event-fork", "1")?;
+        Ok(instance)
     }
 
-    fn event(&self, event: &str) -> Result<()> {
+    /// Switches an event on.
+    pub(super) fn event(&self, event: &str) -> Result<()> {
         self.set(&format!("events/{event}/enable"), "1")
     }
 
-    fn set(&self, file: &str, value: &str) -> Result<()> {
+    pub(super) fn set(&self, file: &str, value: &str) -> Result<()> {
         let path = self.folder.join(file);
         fs::write(&path, value).with_context(|| format!("{file} of the trace cannot be set"))
     }
 
+    /// The text of a file.
+    pub(super) fn get(&self, file: &str) -> Result<String> {
+        let path = self.folder.join(file);
+        fs::read_to_string(&path).with_context(|| format!("{file} of the trace cannot be read"))
+    }
+
+    /// The folders of the CPUs.
+    pub(super) fn cpus(&self) -> Result<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        for cpu in fs::read_dir(self.folder.join("per_cpu"))? {
+            all.push(cpu?.path());
+        }
+        Ok(all)
+    }
+
+    /// How many events were lost until now.
+    pub(super) fn lost(&self) -> Result<u64> {
+        let mut sum = 0;
+        for cpu in self.cpus()? {
+            sum += lost(&fs::read_to_string(cpu.join("stats"))?);
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder);
+        let _ = unmount(&self.mount, UnmountFlags::DETACH);
+    }
+}
+
+/// An instance with the events of pages that come in.
+pub(super) struct Trace {
+    instance: Instance,
+    /// Whether the kernel reports the kind of access.
+    pub(super) knows_kinds: bool,
+}
+
+impl Trace {
+    /// Begins at the folder `place`, which it makes.
+    pub(super) fn new(place: &Path) -> Result<Trace> {
+        let instance = Instance::new(place)?;
+        for event in NEEDED {
+            instance.event(event).map_err(|_| {
+                Refused(format!("the host's kernel has no event {event} to record from"))
+            })?;
+        }
+        let knows_kinds = HELPFUL.iter().all(|event| instance.event(event).is_ok());
+        instance.set("buffer_size_kb", BUFFER)?;
+        instance.set("set_event_pid", &process::id().to_string())?;
+        instance.set("tracing_on", "1")?;
+        Ok(Trace { instance, knows_kinds })
+    }
+
     /// Ends the recording; all events as text.
     pub(super) fn stop(&self) -> Result<String> {
-        self.set("tracing_on", "0")?;
-        for cpu in fs::read_dir(self.folder.join("per_cpu"))? {
-            let stats = fs::read_to_string(cpu?.path().join("stats"))?;
-            ensure!(
-                lost(&stats) == 0,
-                "the kernel's trace lost {} events; let the program do less",
-                lost(&stats)
-            );
-        }
-        fs::read_to_string(self.folder.join("trace")).context("the trace cannot be read")
+        self.instance.set("tracing_on", "0")?;
+        let lost = self.instance.lost()?;
+        ensure!(lost == 0, "the kernel's trace lost {lost} events; let the program do less");
+        self.instance.get("trace")
     }
 }
 
@@ -94,13 +135,6 @@ fn remove_stale(instances: &Path) {
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = fs::remove_dir(entry.path());
         }
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.folder);
-        let _ = unmount(&self.mount, UnmountFlags::DETACH);
     }
 }
 

@@ -9,7 +9,6 @@ use quire_linux::text::Share;
 use super::library::recordings;
 use super::policy::Policy;
 use super::replay::{Outcome, ram_bytes, replay};
-use super::tlb;
 use crate::bench::driver::Bench;
 use crate::bench::options::{Filter, Format};
 use crate::bench::sheet::{Bound, Key, Place, Sheet, verdict};
@@ -18,6 +17,7 @@ use crate::isa::Isa;
 use crate::record::Case;
 use crate::recording::Recording;
 use crate::refused::Refused;
+use crate::tlb;
 
 /// The recordings' pages, and those of the formats they can be replayed in.
 const PAGE_SHIFT: u32 = 12;

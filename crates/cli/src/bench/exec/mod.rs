@@ -18,7 +18,6 @@ mod library;
 mod policy;
 mod replay;
 mod text;
-mod tlb;
 mod bench;
 
 pub(crate) use bench::{Exec, ExecArgs};

@@ -10,7 +10,7 @@ use quire_linux::text::{Folding, Folios, Grain, Piece};
 use quire_sim::system::HostedMm;
 use quire_units::{Order, PageSpan};
 
-use super::tlb::{self, Block, Misses, Tlb};
+use crate::tlb::{self, Block, Misses, Tlb};
 
 /// Pages of 64 KiB.
 const CONT: u8 = 4;

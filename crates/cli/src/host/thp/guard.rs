@@ -8,6 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::note::{self, Knob, Note};
+use super::switches::{self, Switches};
 use crate::host::Host;
 use crate::size::Size;
 
@@ -70,6 +71,21 @@ impl Guard {
         }
         // Direct compaction, so that a folio is found or its lack is final.
         write_word(&self.host, &format!("{FOLDER}/defrag"), ON)
+    }
+
+    /// Sets all switches; a size that `switches` does not name gets no folios.
+    ///
+    /// Without permission to change the settings this does nothing.
+    pub(crate) fn put(&self, switches: &Switches) -> io::Result<()> {
+        let Some(loan) = &self.loan else { return Ok(()) };
+        let loan = lock(loan);
+        for knob in &loan.knobs {
+            let name = knob.path.strip_prefix(FOLDER).unwrap_or_default();
+            if let Some(word) = switches.word(name) {
+                write_word(&self.host, &knob.path, word)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -196,6 +212,21 @@ fn restore_on_signals(loan: Weak<Mutex<Loan>>) -> io::Result<()> {
 /// Writes every value back, also after one has failed, whose error is returned.
 fn restore(host: &Host, knobs: &[Knob]) -> io::Result<()> {
     knobs.iter().map(|k| write_word(host, &k.path, &k.value)).fold(Ok(()), Result::and)
+}
+
+/// The switches as they are.
+pub(crate) fn switches(host: &Host) -> Switches {
+    let read = |name: &str| word(host, &format!("{FOLDER}/{name}"));
+    let mut sizes = Vec::new();
+    for path in knob_paths(host) {
+        let size = path.strip_prefix(FOLDER).and_then(switches::size_of);
+        sizes.extend(size.zip(word(host, &path)));
+    }
+    Switches {
+        top: read("enabled").unwrap_or_else(|| OFF.to_owned()),
+        defrag: read("defrag"),
+        sizes,
+    }
 }
 
 /// All knobs: `enabled`, `defrag` and each size's own `enabled`.

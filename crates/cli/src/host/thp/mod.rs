@@ -14,7 +14,9 @@
 
 mod guard;
 mod note;
+mod switches;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use guard::{Guard, folios_given, in_force, settings};
+pub(crate) use guard::{Guard, folios_given, in_force, settings, switches};
+pub(crate) use switches::Switches;

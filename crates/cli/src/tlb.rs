@@ -15,19 +15,19 @@ struct Level {
 
 /// The TLB of some CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Geometry {
+pub(crate) struct Geometry {
     /// The name in records.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// The description for people.
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
     first: Level,
     second: Level,
     /// Orders of 4 KiB pages that it joins, the largest first.
-    pub(super) joins: &'static [u8],
+    pub(crate) joins: &'static [u8],
 }
 
 /// The geometries that figures are given for.
-pub(super) const ALL: [Geometry; 2] = [
+pub(crate) const ALL: [Geometry; 2] = [
     Geometry {
         name: "48+1280",
         about: "like Neoverse N1: 48 entries in one set, then 1280 in 5 ways; contiguous blocks of \
@@ -48,32 +48,32 @@ pub(super) const ALL: [Geometry; 2] = [
 
 /// An aligned block that one entry translates: its number among blocks of its order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Block {
-    pub(super) number: u64,
-    pub(super) order: u8,
+pub(crate) struct Block {
+    pub(crate) number: u64,
+    pub(crate) order: u8,
 }
 
 impl Block {
     /// The block of `order` that holds `page`.
-    pub(super) fn of(page: u64, order: u8) -> Block {
+    pub(crate) fn of(page: u64, order: u8) -> Block {
         Block { number: page >> order, order }
     }
 }
 
 /// Misses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Misses {
+pub(crate) struct Misses {
     /// In the first level.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// In both: tables were walked.
-    pub(super) walks: u64,
+    pub(crate) walks: u64,
 }
 
 /// A TLB with its entries.
-pub(super) struct Tlb {
+pub(crate) struct Tlb {
     first: Cache,
     second: Cache,
-    pub(super) misses: Misses,
+    pub(crate) misses: Misses,
 }
 
 /// One level with its entries: in each set, the latest first.
@@ -102,13 +102,13 @@ impl Cache {
 
 impl Tlb {
     /// An empty one.
-    pub(super) fn new(geometry: &Geometry) -> Tlb {
+    pub(crate) fn new(geometry: &Geometry) -> Tlb {
         let (first, second) = (Cache::new(geometry.first), Cache::new(geometry.second));
         Tlb { first, second, misses: Misses::default() }
     }
 
     /// An instruction is fetched that `block` translates.
-    pub(super) fn fetch(&mut self, block: Block) {
+    pub(crate) fn fetch(&mut self, block: Block) {
         if self.first.touch(block) {
             return;
         }

@@ -1,0 +1,111 @@
+//! The background: it makes blocks of pages that lie in a block's place (khugepaged).
+
+use super::fault::Counts;
+use super::folios::Folios;
+use super::rules::{BLOCK, Setting, Word};
+use super::space::Space;
+use super::tables::{Body, Entry, PAGES};
+use crate::tape::Span;
+
+/// Milliseconds between two rounds, and pages that a round looks at: the kernel's defaults.
+const PAUSE: u64 = 10_000;
+const PAGES_A_ROUND: u64 = 4096;
+/// Pages of other spaces' folios that a block may be made of.
+const SHARED: usize = 256;
+
+/// Where the background is.
+#[derive(Default)]
+pub(super) struct Background {
+    waited: u64,
+    /// The next block to look at, of all spaces.
+    at: (u32, u64),
+}
+
+impl Background {
+    /// Time passes; a round begins when it is due.
+    pub(super) fn pass(
+        &mut self,
+        ms: u64,
+        spaces: &mut [Option<Space>],
+        (setting, folios): (&Setting, &mut Folios),
+        counts: &mut Counts,
+    ) {
+        self.waited += ms;
+        while self.waited >= PAUSE {
+            self.waited -= PAUSE;
+            if setting.background {
+                self.round(spaces, setting, folios, counts);
+            }
+        }
+    }
+
+    fn round(
+        &mut self,
+        spaces: &mut [Option<Space>],
+        setting: &Setting,
+        folios: &mut Folios,
+        counts: &mut Counts,
+    ) {
+        let mut left = PAGES_A_ROUND;
+        let (first, mut from) = self.at;
+        for (number, space) in spaces.iter_mut().enumerate().skip(first as usize) {
+            let Some(space) = space else { continue };
+            for block in space.tables.between(from, u64::MAX) {
+                if left == 0 {
+                    self.at = (number as u32, block);
+                    return;
+                }
+                left = left.saturating_sub(PAGES);
+                collapse(space, block, setting, folios, counts);
+            }
+            from = 0;
+        }
+        self.at = (0, 0);
+    }
+}
+
+/// Makes a block of one table's pages, if the rules allow it; whether they did.
+pub(super) fn collapse(
+    space: &mut Space,
+    block: u64,
+    setting: &Setting,
+    folios: &mut Folios,
+    counts: &mut Counts,
+) -> bool {
+    let span = Span::of(block * PAGES, PAGES);
+    let Some(area) = space.areas.find(span.start).filter(|area| area.span.covers(span)) else {
+        return false;
+    };
+    let Some(table) = space.tables.get(block) else { return false };
+    let Body::Pages(all) = &table.body else { return false };
+    let present = all.iter().filter(|entry| entry.folio().is_some()).count();
+    let shared = all.iter().filter(|entry| entry.folio().is_some() && !entry.is_own()).count();
+    let empty = PAGES as usize - present;
+    if setting.orders(&area) >> BLOCK & 1 == 0
+        || present == 0
+        || empty > usize::from(setting.fill)
+        || shared > SHARED
+    {
+        return false;
+    }
+    for entry in **all {
+        entry.folio().into_iter().for_each(|folio| folios.unmap(folio, space.number, 1));
+    }
+    let folio = folios.make(BLOCK, space.number, PAGES as u32);
+    table.body = Body::Block(Entry::of(folio, true));
+    counts.collapsed += 1;
+    counts.copied += present as u64;
+    counts.cleared += empty as u64;
+    space.came(empty as u64);
+    true
+}
+
+/// Makes blocks of all that lies in `span` because the program asks for it, whatever the switches
+/// say.
+pub(super) fn asked(space: &mut Space, span: Span, folios: &mut Folios, counts: &mut Counts) {
+    let mut setting = Setting::never();
+    setting.sizes[BLOCK as usize] = Word::Always;
+    for block in space.tables.between(span.start.div_ceil(PAGES), span.end / PAGES) {
+        collapse(space, block, &setting, folios, counts);
+    }
+}
