@@ -289,7 +289,8 @@ impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
     }
 
     /// A question to ask with the table of `pages` locked: whether their areas, which are all
-    /// `such` now, are still the same, and no change holds the pages. `None` if an area is not `such`.
+    /// `such` now, are still the same, and no change holds the pages. `None` if an area is not
+    /// `such`.
     pub(crate) fn areas_allow(
         &self,
         pages: PageSpan,
