@@ -115,6 +115,8 @@ fn features(root: &Path, steps: &mut Steps) {
         test.args(words);
         steps.run(&format!("tests {name}"), test);
     }
+    let lines = ["test", "--package", "quire-sim", "--features", "lines", "--test", "scale"];
+    steps.run("lines", cargo(&lines));
     let mut doors = cargo(&["test", "--package", "quire-mm", "--doc"]);
     doors.env("RUSTC_BOOTSTRAP", "1");
     doors.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("doors"));

@@ -106,7 +106,7 @@
 )]
 #![allow(unreachable_pub, reason = "a room's mod.rs says what leaves the room, and what the crate")]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "lines"))]
 extern crate std;
 
 mod sync;
@@ -157,5 +157,7 @@ pub use spaces::{
     FolioMap, FrameSource, LentFrames, Loss, Move, Populated, Resolved, SizeOf, Spaces, is_written,
 };
 
+#[cfg(all(feature = "lines", not(any(loom, shuttle))))]
+pub use sync::lines;
 #[doc(no_inline)]
 pub use {quire_arch as arch, quire_hw as hw, quire_units as units};

@@ -203,6 +203,8 @@ pub struct Counters {
     fallback: [[Tally; CAUSES]; ORDERS],
 }
 
+crate::sync::names!([] Counters, "stats" { events, folios, fallback });
+
 impl Counters {
     /// All zero.
     pub const fn new() -> Self {

@@ -2,6 +2,8 @@
 pub mod areas;
 pub mod phys;
 pub mod disk;
+#[cfg(feature = "lines")]
+pub mod lines;
 pub mod program;
 pub mod stage;
 pub mod system;

@@ -15,6 +15,7 @@ mod entries;
 mod exec;
 mod read;
 mod pageout;
+mod scale;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -44,6 +45,8 @@ pub(crate) enum Bench {
     Read(read::ReadArgs),
     /// The cost of paging anonymous memory out and bringing it back, for each page
     Pageout(pageout::PageoutArgs),
+    /// The cache lines that many CPUs write in common, for each operation, by room and field
+    Scale(scale::ScaleArgs),
 }
 
 /// Runs a bench, saves its figures and prints them.
@@ -62,6 +65,7 @@ pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
         Bench::Protect(args) => entries(Task::Protect, args),
         Bench::Exec(args) => drive::<exec::Exec>(args, args.format, host),
         Bench::Read(args) => drive::<read::Read>(args, args.common.format, host),
+        Bench::Scale(args) => scale::run(args),
         Bench::Pageout(args) => drive::<pageout::Pageout>(args, args.common.format, host),
     }
 }

@@ -36,6 +36,9 @@ pub(crate) struct Base<'m, A, H> {
     pub(crate) arch: PhantomData<A>,
 }
 
+crate::sync::names!([A, H] Base<'_, A, H>, "base" { policy, file_policy, groups }
+    + phys + counters + files + swaps);
+
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// A block of `order`: from the free lists, or with `hard` by all means. A block too large for
     /// the CPU caches must leave the spare frames of the policy free.

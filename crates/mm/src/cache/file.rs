@@ -45,6 +45,10 @@ pub struct File {
     pub(crate) ahead: [AtomicU64; 2],
 }
 
+crate::sync::names!([] File, "cache.file" {
+    root, changing, reshaping, shape, store, smallest, code, pages, cached, ahead
+});
+
 impl File {
     /// A file that is not in use.
     #[cfg(not(loom))]

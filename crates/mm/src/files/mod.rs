@@ -46,6 +46,8 @@ pub struct Files<'m, A, H> {
     pub(crate) balance: Balance,
 }
 
+crate::sync::names!([A, H] Files<'_, A, H>, "files" { free_file, balance } + spaces);
+
 impl<'m, A: Arch, H> Files<'m, A, H> {
     pub(crate) fn new(spaces: Spaces<'m, A, H>) -> Self {
         Self { spaces, free_file: AtomicU32::new(0), balance: Balance::new() }

@@ -102,6 +102,8 @@ pub struct Mm<'m, A, H> {
     top: Top<'m, A, H>,
 }
 
+crate::sync::names!([A, H] Mm<'_, A, H>, "mm" {} + top);
+
 impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// A memory manager without RAM; [`add`](Self::add) adds some.
     ///

@@ -30,6 +30,8 @@ pub struct Paging<'m, A, H> {
     files: Files<'m, A, H>,
 }
 
+crate::sync::names!([A, H] Paging<'_, A, H>, "paging" {} + files);
+
 impl<'m, A: Arch, H> Paging<'m, A, H> {
     pub(crate) fn new(files: Files<'m, A, H>) -> Self {
         Self { files }

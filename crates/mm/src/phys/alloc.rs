@@ -24,6 +24,8 @@ pub struct Phys<'m> {
     pub(super) zones: ArrayVec<Zone, ZONES_MAX>,
 }
 
+crate::sync::names!([] Phys<'_>, "phys" { plan } + caches + zones);
+
 impl<'m> Phys<'m> {
     /// An allocator with no memory yet; [`add`](Self::add) brings it.
     ///

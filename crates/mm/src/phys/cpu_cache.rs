@@ -131,6 +131,8 @@ pub struct CpuCache {
     shelves: [Shelf; SHELVES],
 }
 
+crate::sync::names!([] CpuCache, "phys.cache" { shelves });
+
 impl CpuCache {
     /// An empty cache.
     #[cfg(not(loom))]

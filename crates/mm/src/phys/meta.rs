@@ -131,6 +131,8 @@ pub struct Slot {
     pub(crate) owner: AtomicU64,
 }
 
+crate::sync::names!([] Slot, "slot" { state, lock, counts, links, owner });
+
 #[cfg(not(any(loom, shuttle)))]
 const _: () = {
     assert!(core::mem::size_of::<Slot>() == 32, "metadata is 32 bytes a frame (E1)");
@@ -197,6 +199,12 @@ impl<'m> Meta<'m> {
     #[inline]
     pub fn slot(&self, frame: Pfn) -> Option<&'m Slot> {
         self.slots.get(frame.get().wrapping_sub(self.first.get()) as usize)
+    }
+
+    /// All slots, for a count of the lines that CPUs share.
+    #[cfg(feature = "lines")]
+    pub fn slots(&self) -> &'m [Slot] {
+        self.slots
     }
 
     /// The slots of all frames from `frame` on.

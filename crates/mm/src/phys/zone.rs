@@ -47,6 +47,8 @@ pub(super) struct Zone {
     pub(super) lists: Lock<Lists>,
 }
 
+crate::sync::names!([] Zone, "phys.zone" { span, lists });
+
 impl Zone {
     pub(super) fn new(span: FrameSpan) -> Self {
         Self { span, lists: Lock::new(Lists::EMPTY) }

@@ -45,6 +45,8 @@ pub struct Reclaim<'m, A, H> {
     file_hand: Hand,
 }
 
+crate::sync::names!([A, H] Reclaim<'_, A, H>, "reclaim" { hand, file_hand } + paging);
+
 impl<'m, A: Arch, H> Reclaim<'m, A, H> {
     pub(crate) fn new(paging: Paging<'m, A, H>) -> Self {
         Self { paging, hand: Hand::new(), file_hand: Hand::new() }

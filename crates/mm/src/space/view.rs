@@ -39,6 +39,10 @@ pub struct Space<A> {
     arch: PhantomData<A>,
 }
 
+crate::sync::names!([A] Space<A>, "space" {
+    root, window, opt_out, stack_pages, ever, group, unflushed, counters
+} + areas + tag);
+
 /// The number of a group of spaces; see [`Mm::new_group`](crate::Groups::create).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(NonZeroU32);

@@ -51,6 +51,8 @@ pub struct Spaces<'m, A, H> {
     base: Base<'m, A, H>,
 }
 
+crate::sync::names!([A, H] Spaces<'_, A, H>, "spaces" {} + base);
+
 impl<'m, A, H> Spaces<'m, A, H> {
     pub(crate) fn new(base: Base<'m, A, H>) -> Self {
         Self { base }

@@ -139,6 +139,8 @@ pub struct Swap {
     pub(super) lists: Lock<Lists>,
 }
 
+crate::sync::names!([] Swap, "swap" { file, root, slots, used, closing, lanes, lists });
+
 impl Swap {
     /// A device that is not in use.
     #[cfg(not(loom))]

@@ -18,6 +18,8 @@ pub struct Tag {
     cpus: CpuSet,
 }
 
+crate::sync::names!([] Tag, "tags" { identity, cpus });
+
 impl Tag {
     /// The tag `asid`, which the embedder gives. No CPU holds translations.
     #[cfg(not(loom))]

@@ -59,6 +59,10 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     pub(super) spares: AtomicU64,
 }
 
+crate::sync::names!([const CAP: usize] AreaTree<CAP>, "space.areas" {
+    seq, root, count, writing, held, spare, spares
+});
+
 /// A moment in the life of a tree: two readings with the same number saw the same tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seq(pub(super) u64);
