@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use quire::check;
-use quire::hw::{Memory, Reuse};
+use quire::hw::{Memory as _, Reuse};
 use quire::space::{Request, Space};
 use quire::units::Order;
 
