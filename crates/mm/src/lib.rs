@@ -13,7 +13,7 @@
 //! use std::sync::atomic::Ordering;
 //!
 //! use quire::arch::{Arch, X86_64};
-//! use quire::hw::{Hardware, Reuse};
+//! use quire::hw::{Memory, Reuse};
 //! use quire::phys::{CpuCache, Slot};
 //! use quire::space::Request;
 //! use quire::stats::Counters;

@@ -1,13 +1,13 @@
 //! docs/mutants.md: mutants that no test can notice, each with its argument.
 //!
-//! ```text
+//! ````text
 //!   ```mutant
 //!   crates/mm/src/room/file.rs Type::function edge      file, function, operator
 //!   - a < b                                             the text as it is
 //!   + a <= b                                            the text that the mutant has
 //!   ```
 //!   The argument, up to the next record.
-//! ```
+//! ````
 //!
 //! Blanks and line ends do not matter, so neither formatting nor a move within the function makes a
 //! record stale. Any other change of that text does: then the argument must be thought again.

@@ -194,7 +194,7 @@ fn a6_the_walk_covers_the_scratch_and_uses_the_clock() {
     let effort = Calibration { rounds: 3, batch_bytes: 64 << 10 };
     let chosen = calibrate(scratch, clock, &few, effort, |_| {});
     assert_eq!(ticks.get(), 2 * 2 * 2 * 3 * few.len() as u64 * 1000);
-    assert!(scratch.iter().all(|byte| *byte == 0));
+    assert!(scratch.iter().all(|byte| *byte <= 1), "cleared, and then written by a program");
     assert_eq!(chosen.backend(4096, Reuse::Later), Chosen::among(&few).backend(4096, Reuse::Later));
     // One tick of 1 µs for three extents, thus 333 ns each.
     assert_eq!(chosen.choice(4096, Reuse::Later).mb_per_s, 4096 * 1000 / 333);

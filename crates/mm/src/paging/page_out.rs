@@ -29,7 +29,7 @@ use crate::base::{AllSpaces, Device, Error, Keep};
 use crate::cache::{FilePages, file_of, identity, page_of};
 use crate::folio::cached::Cached;
 use crate::folio::{Folio, FolioFlags};
-use crate::limits::{EVICT_FLUSH_PAGES, PAGE_OUT_TRIES};
+use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST, PAGE_OUT_TRIES};
 use crate::space::Space;
 use crate::stats::{Event, FolioEvent};
 use crate::sync::spin_loop;
@@ -67,9 +67,6 @@ pub(crate) struct Demand {
     pub(crate) pages: u64,
 }
 
-/// How many folios leave by one flush. They are on the stack: with reclaim's own calls, 4 KiB.
-const BATCH: usize = 28;
-
 /// The reason why a folio does not leave.
 enum Obstacle {
     /// It has another user or a pin, or there are no slots.
@@ -87,7 +84,7 @@ struct PageOut<'a, A, H> {
     demand: Demand,
     spaces: &'a dyn AllSpaces<A>,
     /// The folios that wait for their flush.
-    batch: ArrayVec<Leaving, BATCH>,
+    batch: ArrayVec<Leaving, LEAVE_MOST>,
     own: Evictor<'a, A, H>,
     done: PagedOut,
 }

@@ -106,8 +106,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             }
             (at, entries) = (at + count, entries + count);
         }
-        if !in_step && entries > 0 {
-            target.refold(to, end - start);
+        if entries > 0 {
+            match in_step {
+                // Whole blocks stay as they were; a part may complete one that is there.
+                true => target.refold_ends(to, end - start),
+                false => target.refold(to, end - start),
+            }
         }
         Moved { upto: pages.end, entries }
     }

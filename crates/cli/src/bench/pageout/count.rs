@@ -95,6 +95,8 @@ fn sum(orders: &[u64]) -> u64 {
 mod tests {
     use super::super::bench::{BACKINGS, ISAS};
     use super::super::scene::{ram, with_scene};
+    use quire::limits::LEAVE_MOST;
+
     use super::*;
     use crate::bench::sheet::count_of;
     use crate::isa::with_isa;
@@ -135,7 +137,11 @@ mod tests {
                 }
             }
             let flushes = count_of(&both[0].out, FLUSHES);
-            assert_eq!(flushes, folios.div_ceil(32), "{isa:?} {backing}: one for a batch");
+            assert_eq!(
+                flushes,
+                folios.div_ceil(LEAVE_MOST as u64),
+                "{isa:?} {backing}: one for a batch"
+            );
         }
     }
 }
