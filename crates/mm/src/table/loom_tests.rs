@@ -7,7 +7,7 @@ use std::vec::Vec;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use quire_arch::{Arch, Attrs, Level, X86_64};
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::{FrameRun, Memory};
 use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{Divided, Division, FOREIGN, Gather, Tables, What};
