@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// How many of `words` are `first`, `first + step`, … (wrapping), as
-/// [`Hardware::count_run`](crate::Hardware::count_run) demands.
+/// [`Memory::count_run`](crate::Memory::count_run) demands.
 ///
 /// One fence orders all loads, so they need no order among themselves; only the words are loaded
 /// between them.
@@ -50,7 +50,7 @@ fn agreeing(words: &[AtomicU64], first: u64, next: impl Fn(u64) -> u64) -> usize
 }
 
 /// Writes `first`, `first + step`, … (wrapping) to `words`, each with release ordering after all
-/// stores before the call, as [`Hardware::fill`](crate::Hardware::fill) demands.
+/// stores before the call, as [`Memory::fill`](crate::Memory::fill) demands.
 #[inline]
 pub fn fill_words(words: &[AtomicU64], first: u64, step: u64) {
     // One release fence orders all of the stores, so each can be a plain one: on arm64 each release

@@ -9,14 +9,14 @@
 //!
 //! cargo-mutants, the well-kept tool for this, builds once for each mutant and knows two kinds of
 //! them: another value for a whole body, and another binary operator. Here 100 mutants share one
-//! build, and the kinds are those of [`operators`]: an edge that is one off, a flush that is
+//! build, and the kinds are those of `operators`: an edge that is one off, a flush that is
 //! forgotten, a lock that ends early.
 //!
-//! * [`functions`] finds functions, and [`operators`] the places in them; [`siblings`] helps.
-//! * [`draw`] chooses, the same for the same seed and sources.
-//! * [`copy`] writes the copy, [`build`] builds it.
-//! * [`suites`] runs tests, [`judge`] those that may notice one mutant, [`process`] one program.
-//! * [`records`] reads the mutants that change nothing, [`report`] sums up.
+//! * `functions` finds functions, and `operators` the places in them; `siblings` helps.
+//! * `draw` chooses, the same for the same seed and sources.
+//! * `copy` writes the copy, `build` builds it.
+//! * `suites` runs tests, `judge` those that may notice one mutant, `process` one program.
+//! * `records` reads the mutants that change nothing, `report` sums up.
 
 mod siblings;
 mod operators;
