@@ -2,7 +2,7 @@
 
 use quire::arch::Arch;
 use quire::cache::FileId;
-use quire::hw::{FrameRun, Hardware, Reuse};
+use quire::hw::{FrameRun, Memory as _, Reuse};
 use quire::space::{Advice, AreaFlags, At, Request};
 use quire::units::{Access, Asid, Order, PageSpan, Prot, Vpn};
 use quire::{Move, Need, ScanCursor, ScanLimits, Scope, Stop};
@@ -76,7 +76,7 @@ pub fn root(mm: &Memory) -> FrameRun {
 
 fn areas(of: &Process<'_>, paint: &mut Paint) {
     let (mm, space) = (of.mm, &of.space);
-    paint.measure("map", FAULT, || {
+    paint.measure("map", LONG, || {
         for number in 0..200 {
             let prot = if number % 2 == 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
             mm.map(space, &Request::anon(3).prot(prot)).expect("there is room");
@@ -131,7 +131,7 @@ fn faults(of: &Process<'_>, paint: &mut Paint) {
             &Request::anon(4).at(At::Fixed(Vpn::new(0x80_0000))).flags(AreaFlags::GROWS_DOWN),
         )
         .expect("there is room");
-    paint.measure("fault: a stack grows", FAULT, || {
+    paint.measure("fault: a stack grows", LONG, || {
         of.fault(Vpn::new(stack.start.get() - 20), Access::Write);
     });
     paint.measure("fault: refused", FAULT, || {

@@ -190,6 +190,7 @@ impl Unshare {
     /// Keeps the folios behind `run`, which was kept, too, as far as they are not shared; but only
     /// where the page before `run` is exclusive already, so that a program that writes page after
     /// page faults once for many. Returns the entry where that ends.
+    #[inline(never)]
     fn keep_ahead<A: Arch, H: Hardware>(
         &self,
         locked: &Locked<'_, A, H>,

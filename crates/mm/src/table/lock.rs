@@ -28,7 +28,7 @@ pub struct Locked<'a, A, H> {
 }
 
 /// How many words are loaded and stored at once: enough to spread the costs of a batch.
-pub(super) const BATCH: usize = 64;
+pub(super) const BATCH: usize = 16;
 
 /// How many bits of a table's `counts` count the words that are not zero; those above count
 /// contiguous blocks.
