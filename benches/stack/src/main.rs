@@ -92,8 +92,9 @@ extern "C" fn main() -> ! {
     let mut paint = Paint::new();
     let mut mm = None;
     {
+        let (board, zones) = (&raw const board, &raw const zones);
         // SAFETY: neither ends before the machine does.
-        let (board, zones) = unsafe { (&*(&raw const board), &*(&raw const zones)) };
+        let (board, zones) = unsafe { (&*board, &*zones) };
         let parts = Parts::new(frames.start(), slots, caches, &COUNTERS, zones);
         let mut parts = Some(parts.files(&FILES).swaps(&SWAPS));
         paint.measure("Mm::new", BEGIN, || mm = Mm::new(board, parts.take().expect("once")).ok());

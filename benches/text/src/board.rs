@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-use quire::hw::{DirectMap, Flush, HasMemory, Hardware, Profile, Ram};
+use quire::hw::{DirectMap, Flush, Hardware, HasMemory, Profile, Ram};
 use quire::units::{CpuId, FrameSpan};
 
 /// The hardware of a kernel that maps all RAM at one place.
