@@ -65,6 +65,13 @@ pub enum SetupError {
         /// How many there may be.
         most: usize,
     },
+    /// The memory was added before, in part or whole, as this free piece.
+    Added {
+        /// That piece.
+        other: FrameSpan,
+    },
+    /// Memory was kept or taken before: no more may be added.
+    Begun,
     /// A bank shares a frame with another, or begins where the other ends: then they are one bank.
     Touches {
         /// The other's frames.
@@ -92,6 +99,8 @@ impl fmt::Display for SetupError {
             Self::TooFar { first } => write!(f, "frames from {first} on exceed 64-bit addresses"),
             Self::PoisonMap { least } => write!(f, "the poison map needs {least} words"),
             Self::Banks { most } => write!(f, "there is no room for more than {most} banks"),
+            Self::Added { other } => write!(f, "the memory of {other:?} was added before"),
+            Self::Begun => f.write_str("early memory is in use: no more may be added"),
             Self::Touches { other } => write!(f, "the bank touches the one of {other:?}"),
             Self::Pieces { most } => write!(f, "RAM is in more than {most} pieces"),
             Self::Short { bytes } => write!(f, "no {bytes} bytes in a row are free"),

@@ -26,6 +26,8 @@ pub struct Early<const MOST: usize> {
     direct: usize,
     reach: u64,
     page_shift: u32,
+    /// Whether memory was kept or taken: what is added later could be the same.
+    begun: bool,
 }
 
 impl<const MOST: usize> Early<MOST> {
@@ -40,17 +42,28 @@ impl<const MOST: usize> Early<MOST> {
     ///    from the first access through a bank on; both for ever.
     #[must_use]
     pub const unsafe fn new(direct: usize, reach: u64, page_shift: u32) -> Self {
-        Self { pieces: [(0, 0); MOST], direct, reach, page_shift }
+        Self { pieces: [(0, 0); MOST], direct, reach, page_shift, begun: false }
     }
 
-    /// Adds the whole pages in `bytes`. No byte of them was added before.
+    /// Adds the whole pages in `bytes`: all RAM is added before any is kept or taken.
     ///
     /// # Errors
-    /// [`SetupError::Pieces`]; nothing is added then.
+    /// [`SetupError::Added`] for a page that was added before, [`SetupError::Begun`] once memory
+    /// was kept or taken, [`SetupError::Pieces`]. Nothing is added then.
     pub fn add(&mut self, bytes: Range<u64>) -> Result<(), SetupError> {
         let page = 1 << self.page_shift;
         let start = bytes.start.checked_next_multiple_of(page).unwrap_or(bytes.end);
-        self.put(start, bytes.end & !(page - 1))
+        let end = bytes.end & !(page - 1);
+        if self.begun {
+            return Err(SetupError::Begun);
+        }
+        // Two pieces with one page would be two rights to it.
+        let (first, past) = (start >> self.page_shift, end >> self.page_shift);
+        let had = |piece: &FrameSpan| piece.start.get() < past && first < piece.end().get();
+        match self.pieces().find(|piece| start < end && had(piece)) {
+            Some(other) => Err(SetupError::Added { other }),
+            None => self.put(start, end),
+        }
     }
 
     /// Takes all pages with a byte in `bytes` out of the pieces: they are in use.
@@ -58,6 +71,7 @@ impl<const MOST: usize> Early<MOST> {
     /// # Errors
     /// [`SetupError::Pieces`]; then more than these may be out.
     pub fn keep(&mut self, bytes: Range<u64>) -> Result<(), SetupError> {
+        self.begun = true;
         let page = 1 << self.page_shift;
         let end = bytes.end.checked_next_multiple_of(page).unwrap_or(u64::MAX);
         let start = bytes.start & !(page - 1);

@@ -30,7 +30,7 @@ pub(crate) struct Test {
 /// Tests of one program.
 #[derive(Clone, Debug)]
 pub(crate) struct Suite {
-    /// What judges.
+    /// The build whose tests decide.
     pub(crate) build: Build,
     program: Program,
 }

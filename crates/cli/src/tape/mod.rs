@@ -12,7 +12,7 @@
 //!   counted 4711 20971520 1           the kernel's faults, largest process in bytes, processes
 //!   limit The trace lost 12 events.   a sentence about the recording; there may be several
 //!   file python3.11                   the name of a mapped file, without folders (from 0 on)
-//!   body 81920                        so many bytes follow this line
+//!   body 81920                        the number of bytes behind this line
 //! ```
 //!
 //! The body is a sequence of words of variable length (LEB128). A word whose lowest bit is 0 is a

@@ -137,3 +137,19 @@ fn a_piece_more_than_there_is_room_for_is_refused() {
         assert_eq!(early.take(100 * PAGE, PAGE), Err(SetupError::Short { bytes: 100 * PAGE }));
     });
 }
+
+#[test]
+fn e10_memory_that_is_added_twice_is_refused() {
+    with_early(|mut early| {
+        let page = |at: u64| (FIRST + at) * PAGE;
+        early.add(page(0)..page(4)).unwrap();
+        let other = FrameSpan::new(Pfn::new(FIRST), 4);
+        for bytes in [page(0)..page(4), page(3)..page(5), page(1)..page(2)] {
+            assert_eq!(early.add(bytes), Err(SetupError::Added { other }));
+        }
+        early.add(page(4)..page(6)).unwrap();
+        early.keep(page(1)..page(2)).unwrap();
+        assert_eq!(early.add(page(1)..page(2)), Err(SetupError::Begun), "it is in use");
+        assert_eq!(early.pieces().map(|piece| piece.count).sum::<u64>(), 5);
+    });
+}
