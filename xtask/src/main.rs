@@ -183,6 +183,9 @@ struct Compare {
     /// configures it), or another one's file
     #[arg(long, default_value = "linux")]
     linux: String,
+    /// How many CPUs the machine has, and how many threads the programs use at most
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    smp: u32,
     /// MiB of the region that is measured
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1024))]
     region: u32,
@@ -325,6 +328,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
     let what = Comparison {
         isa: words.arch,
         programs: words.programs,
+        cpus: words.smp,
         region_mib: words.region,
         rounds: words.rounds,
         thp: words.thp,

@@ -23,8 +23,11 @@ const UNSUPPORTED: u8 = 3;
 pub struct Comparison {
     /// The machine's ISA.
     pub isa: Isa,
-    /// Programs of `os/guest/`; all get `-t -j 1`, and the two numbers below.
+    /// Programs of `os/guest/`; all get `-t`, and the three numbers below.
     pub programs: Vec<String>,
+    /// How many CPUs the machine has, and how many threads the programs use at most. The clock
+    /// counts the instructions of all CPUs.
+    pub cpus: u32,
     /// MiB of the region that they measure.
     pub region_mib: u32,
     /// Rounds that the medians are over.
@@ -80,12 +83,16 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
     let mut side = Side { is_whole: true, ..Side::default() };
     for program in &what.programs {
         let mut words = vec![program.clone()];
-        words.extend(["-t", "-j", "1", "-m"].map(str::to_owned));
-        words.extend([what.region_mib.to_string(), "-n".to_owned(), what.rounds.to_string()]);
+        words.push("-t".to_owned());
+        let numbers = [("-j", what.cpus), ("-m", what.region_mib), ("-n", what.rounds)];
+        words.extend(
+            numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]),
+        );
         // All but the one that looks at the clock use a file.
         let file = what.root.iter().filter(|_| program != "calibrate");
         words.extend(file.map(|(_, file)| file.clone()));
         let order = Order {
+            cpus: what.cpus,
             memory: "2G".to_owned(),
             thp: what.thp.clone(),
             kernel: kernel.to_owned(),

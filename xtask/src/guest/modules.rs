@@ -35,7 +35,7 @@ const SWAP: [Driver; 5] = [
 ];
 
 /// Programs that need a device to swap to: of `os/guest/`, and the root directory of Linux's tests.
-const SWAPPING: [&str; 2] = ["pageout", "selftests-root"];
+const SWAPPING: [&str; 3] = ["pageout", "shootdown", "selftests-root"];
 
 /// The words that make such devices in Quire's kernel, which take memory as they are written, too.
 const SWAP_WORDS: [&str; 2] = ["ram0=1G", "zram0=1G"];

@@ -73,6 +73,8 @@
 //! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when `disk::resolve` said no |
 //! | `frames(&mut dyn FnMut(u64))` | return addresses of the calling chain, innermost first |
 //!
+//! `taken` counts interrupts, and is the same for all.
+//!
 //! Boot ends by calling [`crate::start`] on the boot CPU, on its final stack, with interrupts off
 //! (the first `idle` or `run` turns them on), with all of low RAM mapped at `DIRECT`.
 
@@ -84,6 +86,7 @@ use quire::units::Access;
 mod aarch64;
 #[cfg(target_arch = "riscv64")]
 mod riscv64;
+mod taken;
 #[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
 mod virt;
 #[cfg(target_arch = "x86_64")]
@@ -93,6 +96,7 @@ mod x86_64;
 pub use aarch64::*;
 #[cfg(target_arch = "riscv64")]
 pub use riscv64::*;
+pub use taken::{Reason, taken};
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 

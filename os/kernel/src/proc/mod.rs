@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `table` | directories as tables, and as rows of numbers |
 //! | `system` | the whole system: `meminfo`, `vmstat`, `stat`, `kernel` settings |
-//! | `cpuinfo` | the CPUs |
+//! | `cpuinfo`, `interrupts` | the CPUs, and what has interrupted them |
 //! | `frames` | `kpageflags`, `kpagecount`, and counting all folios |
 //! | `process` | the directory of a process, and of a thread |
 //! | `about` | `stat`, `status`, `limits` and their like |
@@ -33,6 +33,7 @@ mod contents;
 mod cpuinfo;
 mod folios;
 mod frames;
+mod interrupts;
 mod links;
 mod maps;
 mod pagemap;

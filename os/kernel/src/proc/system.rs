@@ -10,11 +10,11 @@ use quire_linux::text::number;
 use quire_linux::{Errno, Result};
 use spin::Once;
 
-use super::cpuinfo;
 use super::frames::{self, Census};
 use super::process::own;
 use super::table::{Is, Row};
 use super::thp::{self, BLOCK};
+use super::{cpuinfo, interrupts};
 use crate::disk::swap;
 use crate::isa::{self, STACK_BYTES};
 use crate::memory::{self, PAGE, mm};
@@ -50,6 +50,7 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "cmdline", is: Is::Text(command_line) },
     Row { name: "cpuinfo", is: Is::Text(|_, _, out| cpuinfo::show(out)) },
     Row { name: "filesystems", is: Is::Text(|_, _, out| out.push(FILE_SYSTEMS)) },
+    Row { name: "interrupts", is: Is::Text(|_, _, out| interrupts::show(out)) },
     Row { name: "kpagecount", is: Is::Bytes(frames::counts) },
     Row { name: "kpageflags", is: Is::Bytes(frames::flags) },
     Row { name: "loadavg", is: Is::Text(load) },

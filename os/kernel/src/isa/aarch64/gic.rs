@@ -15,6 +15,7 @@ use quire::units::CpuId;
 use spin::mutex::SpinMutex;
 
 use super::{DIRECT, clock, console, cpu, read_register};
+use crate::isa::taken::{self, Reason};
 use crate::isa::virt::cpus::{self, kick, take_kick};
 use crate::isa::virt::disk;
 
@@ -135,11 +136,21 @@ fn send(interrupt: IntId, cpu: CpuId) {
 /// Serves the interrupt that is signalled, if it still is. With interrupts off.
 pub(super) fn serve() {
     GicCpuInterface::handle_interrupt(InterruptGroup::Group1, |interrupt| match interrupt {
-        WAKE => {}
-        BARRIER => cpus::make_barrier(),
-        TIMER => clock::silence(),
-        other if is_disk(other) => {}
-        _ => console::serve(),
+        WAKE => taken::count(Reason::Wake),
+        BARRIER => {
+            taken::count(Reason::Wake);
+            cpus::make_barrier();
+        }
+        TIMER => {
+            taken::count(Reason::Timer);
+            clock::silence();
+        }
+        other => {
+            taken::count(Reason::Device);
+            if !is_disk(other) {
+                console::serve();
+            }
+        }
     });
 }
 

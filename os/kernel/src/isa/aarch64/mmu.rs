@@ -12,6 +12,7 @@ use quire::tags::Entered;
 use quire::units::{PageSpan, Pfn};
 
 use super::{DIRECT, Format, cpu, read_register, write_register};
+use crate::isa::taken::{self, Reason};
 
 /// More invalidations than this cost more than losing all of the space's translations.
 const PIECES_MOST: u64 = 512;
@@ -209,6 +210,9 @@ macro_rules! invalidate {
     ($operand:expr, $scope:expr, $all:literal, $all_leaves:literal, $own:literal,
      $own_leaves:literal) => {{
         let operand: u64 = $operand;
+        if !$scope.own {
+            taken::count(Reason::Flush);
+        }
         // SAFETY: losing translations changes nothing but time.
         unsafe {
             match ($scope.own, $scope.leaves) {

@@ -9,6 +9,7 @@ use spin::Once;
 use super::tree::Machine;
 use super::{DIRECT, boot, interrupts};
 use crate::isa::MAX_CPUS;
+use crate::isa::taken::{self, Reason};
 use crate::isa::virt::cpus;
 
 /// A CPU's own words: `tp` points at them while it runs the kernel.
@@ -138,7 +139,10 @@ pub(super) fn others(cpus: &CpuSet, mut visit: impl FnMut(HartMask)) -> bool {
         let hart = machine.harts[cpu.index()] as usize;
         if cpu == own {
             is_own = true;
-        } else if hart < usize::BITS as usize {
+            continue;
+        }
+        taken::count_for(cpu, Reason::Flush);
+        if hart < usize::BITS as usize {
             low |= 1 << hart;
         } else {
             visit(HartMask::from_mask_base(1, hart));

@@ -11,6 +11,7 @@ use core::sync::atomic::{Ordering, fence};
 use quire::units::CpuId;
 
 use super::{change_csr, clock, cpu, plic};
+use crate::isa::taken::{self, Reason};
 use crate::isa::virt::cpus::{kick, make_barrier, take_kick};
 
 /// Interrupts by number: of another CPU, of the timer, of a device.
@@ -37,6 +38,11 @@ pub(super) fn clear_wake() {
 
 /// Serves an interrupt. With interrupts off.
 pub(super) fn serve(interrupt: u64) {
+    taken::count(match interrupt {
+        WAKE => Reason::Wake,
+        TIMER => Reason::Timer,
+        _ => Reason::Device,
+    });
     match interrupt {
         WAKE => {
             clear_wake();

@@ -9,6 +9,7 @@ use x86_64::instructions::port::Port;
 use x86_64::registers::model_specific::Msr;
 
 use super::{DIRECT, clock, disk, flush, local};
+use crate::isa::taken::{self, Reason};
 
 const TIMER: u8 = 0x20;
 /// Another CPU wants translations dropped, or a barrier.
@@ -97,6 +98,12 @@ pub(super) fn serve(vector: u8) {
         DISK => disk::serve(),
         _ => {}
     }
+    taken::count(match vector {
+        FLUSH => Reason::Flush,
+        WAKE => Reason::Wake,
+        TIMER => Reason::Timer,
+        _ => Reason::Device,
+    });
     if vector != SPURIOUS {
         write(END, 0);
     }
