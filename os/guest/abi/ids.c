@@ -87,6 +87,33 @@ static const char *processors(void)
     return NULL;
 }
 
+/* A thread runs where it may, at once; children and threads inherit that. */
+static const char *chosen_processor(void)
+{
+    cpu_set_t all, one;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all))
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        CHECK(sched_setaffinity(0, sizeof one, &one) == 0 && sched_getcpu() == cpu);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(sched_getcpu() == cpu && sched_getaffinity(0, sizeof one, &one) == 0
+                          && CPU_COUNT(&one) == 1 && CPU_ISSET(cpu, &one)
+                      ? 0 : 1);
+        int status;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    CPU_ZERO(&one);
+    FAILS(EINVAL, sched_setaffinity(0, sizeof one, &one));
+    CPU_SET(0, &one);
+    FAILS(ESRCH, sched_setaffinity(1 << 22, sizeof one, &one));
+    CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
+    return NULL;
+}
+
 static const char *unknown_call(void)
 {
     FAILS(ENOSYS, syscall(5000));
@@ -109,6 +136,7 @@ const struct abi_case id_cases[] = {
     {"limits", limits},
     {"sysinfo", memory_of_machine},
     {"sched_getaffinity", processors},
+    {"sched_setaffinity", chosen_processor},
     {"unknown system call", unknown_call},
     {"getrusage", usage},
     {NULL, NULL},

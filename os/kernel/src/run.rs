@@ -101,7 +101,7 @@ fn step(thread: &mut Thread, began: u64) -> Option<Leave> {
             make(thread, call)
         }
         Trap::Fault { address, access } => fault(thread, address, access),
-        Trap::Interrupt => tick(began),
+        Trap::Interrupt => tick(thread, began),
         Trap::Signal { number, code, address } => {
             if let Ok(signal) = Signal::new(number.into()) {
                 signal::force(thread, Info::fault(signal, code, address));
@@ -220,8 +220,8 @@ fn wait_for_page(
 }
 
 /// An interrupt has struck: threads whose time has come are ready, and this one has had its turn
-/// if others are.
-fn tick(began: u64) -> Option<Leave> {
+/// if others are, or if it must run elsewhere.
+fn tick(thread: &Thread, began: u64) -> Option<Leave> {
     disk::poll();
     reclaim::background();
     collapse::background();
@@ -229,7 +229,8 @@ fn tick(began: u64) -> Option<Leave> {
     let now = isa::now();
     let next = queue::strike(now);
     let over = now >= began + queue::SLICE;
-    if over && queue::is_ready() {
+    let is_here = thread.task.cpus() >> isa::cpu().index() & 1 != 0;
+    if over && queue::is_ready() || !is_here {
         return Some(Leave::Yield);
     }
     let slice = if over { now + queue::SLICE } else { began + queue::SLICE };

@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
 use quire_linux::files::{Body, Description, Generated, PollEvents};
-use quire_linux::signal::Signal;
 use quire_linux::{Errno, Result, Wake};
 
 use super::memory::{self, Advised};
@@ -81,8 +80,7 @@ pub(super) fn process_mrelease(thread: &mut Thread, [fd, flags, ..]: [usize; 6])
     if has_ended {
         return Err(Errno::ESRCH.into());
     }
-    let is_killed = process.signals.lock().pending.set().has(Signal::KILL);
-    if is_doomed || is_killed { Ok(0) } else { Err(Errno::EINVAL.into()) }
+    if is_doomed { Ok(0) } else { Err(Errno::EINVAL.into()) }
 }
 
 /// The advice that is allowed for another process: none that changes the content of its memory.

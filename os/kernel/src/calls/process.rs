@@ -113,6 +113,7 @@ fn copy(
     };
     let name = *thread.task.name.lock();
     let task = Task::new(tid, process, blocked, name);
+    task.inherit_cpus(&thread.task);
     // A copy on the same memory must not use the same stack for signals.
     if !wanted.has(abi::CLONE_VM) || wanted.has(abi::CLONE_VFORK) {
         task.signals.lock().alt_stack = stack;
@@ -422,14 +423,25 @@ pub(super) fn sched_yield(_: &mut Thread, _: [usize; 6]) -> Answer {
     Err(Stop::Yield)
 }
 
-pub(super) fn sched_getaffinity(_: &mut Thread, [tid, bytes, out, ..]: [usize; 6]) -> Answer {
-    if tid != 0 && find_task(tid as u32).is_none() {
-        return Err(Errno::ESRCH.into());
+/// The CPUs that there are, a bit for each.
+fn present() -> u32 {
+    (1 << isa::cpu_count()) - 1
+}
+
+/// The thread `tid`; 0 is the caller.
+fn task_of(thread: &Thread, tid: usize) -> Result<Arc<Task>> {
+    if tid == 0 {
+        return Ok(thread.task.clone());
     }
+    find_task(tid as u32).ok_or(Errno::ESRCH)
+}
+
+pub(super) fn sched_getaffinity(thread: &mut Thread, [tid, bytes, out, ..]: [usize; 6]) -> Answer {
+    let cpus = task_of(thread, tid)?.cpus() & present();
     if bytes < 8 || !bytes.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
-    user::write(out as u64, &((1_u64 << isa::cpu_count()) - 1))?;
+    user::write(out as u64, &u64::from(cpus))?;
     Ok(8)
 }
 
@@ -443,11 +455,16 @@ pub(super) fn getcpu(_: &mut Thread, [cpu, node, ..]: [usize; 6]) -> Answer {
     Ok(0)
 }
 
-/// Accepts any mask and ignores it: threads run wherever there is a CPU.
-pub(super) fn sched_setaffinity(_: &mut Thread, [_, bytes, from, ..]: [usize; 6]) -> Answer {
+pub(super) fn sched_setaffinity(thread: &mut Thread, [tid, bytes, from, ..]: [usize; 6]) -> Answer {
     let mut mask = [0; 8];
     let count = bytes.min(8);
     user::read_bytes(from as u64, &mut mask[..count])?;
-    let known = (1_u64 << isa::cpu_count()) - 1;
-    if u64::from_le_bytes(mask) & known == 0 { Err(Errno::EINVAL.into()) } else { Ok(0) }
+    let task = task_of(thread, tid)?;
+    let cpus = u64::from_le_bytes(mask) as u32 & present();
+    if cpus == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    task.set_cpus(cpus);
+    let is_here = thread.task.cpus() >> isa::cpu().index() & 1 != 0;
+    if is_here { Ok(0) } else { Err(Stop::Yield) }
 }

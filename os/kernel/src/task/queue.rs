@@ -2,20 +2,21 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use quire::units::CpuId;
 use spin::mutex::SpinMutex;
 
 use super::Thread;
+use super::thread::EVERYWHERE;
 use crate::isa;
 
 /// How long a thread runs while others are ready: 10 ms.
 pub(crate) const SLICE: u64 = 10_000_000;
 
 static READY: SpinMutex<VecDeque<Box<Thread>>> = SpinMutex::new(VecDeque::new());
-/// How many are ready, to ask without the lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// A bit for each CPU on which one of these may run, to ask without the lock.
+static WANTED: AtomicU32 = AtomicU32::new(0);
 /// A bit for each CPU that has nothing to do.
 static IDLE: AtomicU32 = AtomicU32::new(0);
 
@@ -39,34 +40,59 @@ impl Parked {
     }
 }
 
-/// Puts a thread at the end of those that are ready, and wakes a CPU that has nothing to do.
+/// Puts a thread at the end of those that are ready, and wakes a CPU that has nothing to do and may
+/// run it.
 pub(crate) fn ready(thread: Box<Thread>) {
+    let cpus = thread.task.cpus();
     {
         let mut queue = READY.lock();
         queue.push_back(thread);
-        COUNT.store(queue.len(), Ordering::SeqCst);
+        WANTED.fetch_or(cpus, Ordering::SeqCst);
     }
-    let idle = IDLE.load(Ordering::SeqCst) & !(1 << isa::cpu().index());
-    if idle != 0 {
-        isa::interrupt(CpuId::new(idle.trailing_zeros() as usize));
-    }
+    wake_one(cpus);
 }
 
-/// The thread that has been ready longest; from now on this CPU owns it.
+/// The thread that has been ready longest of those that may run on this CPU; from now on this CPU
+/// owns it.
 pub(crate) fn next() -> Option<Box<Thread>> {
     if !is_ready() {
         return None;
     }
+    let own = 1 << isa::cpu().index();
     let mut queue = READY.lock();
-    let thread = queue.pop_front();
-    COUNT.store(queue.len(), Ordering::SeqCst);
+    let at = queue.iter().position(|thread| thread.task.cpus() & own != 0);
+    let thread = at.and_then(|at| queue.remove(at));
+    // Most threads may run anywhere, so the first one is enough.
+    let mut wanted = 0;
+    for thread in &*queue {
+        wanted |= thread.task.cpus();
+        if wanted == EVERYWHERE {
+            break;
+        }
+    }
+    WANTED.store(wanted, Ordering::SeqCst);
     thread
 }
 
-/// Whether a thread is ready.
+/// Whether a thread is ready that may run on this CPU.
 #[inline]
 pub(crate) fn is_ready() -> bool {
-    COUNT.load(Ordering::SeqCst) != 0
+    WANTED.load(Ordering::SeqCst) & 1 << isa::cpu().index() != 0
+}
+
+/// A thread may run on `cpus` from now on; it may be ready already.
+pub(super) fn look_again(cpus: u32) {
+    WANTED.fetch_or(cpus, Ordering::SeqCst);
+    wake_one(cpus);
+}
+
+/// Wakes one of `cpus` that has nothing to do, if there is one; whether there was.
+fn wake_one(cpus: u32) -> bool {
+    let idle = IDLE.load(Ordering::SeqCst) & cpus & !(1 << isa::cpu().index());
+    if idle != 0 {
+        isa::interrupt(CpuId::new(idle.trailing_zeros() as usize));
+    }
+    idle != 0
 }
 
 /// Parks a thread until it is woken, or until `hour`. If it was woken since its call began, it is
@@ -110,11 +136,7 @@ pub(crate) fn strike(now: u64) -> Option<u64> {
 
 /// Wakes a CPU that has nothing to do, if there is one; whether there was.
 pub(crate) fn nudge() -> bool {
-    let idle = IDLE.load(Ordering::SeqCst) & !(1 << isa::cpu().index());
-    if idle != 0 {
-        isa::interrupt(CpuId::new(idle.trailing_zeros() as usize));
-    }
-    idle != 0
+    wake_one(EVERYWHERE)
 }
 
 /// Sleeps until something happens, or until `hour`, unless a thread is ready.

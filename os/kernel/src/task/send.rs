@@ -82,7 +82,13 @@ fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
     drop(signals);
     let blocked = process.threads.lock().iter().all(|task| task.signals.lock().blocked.has(signal));
     // A blocked signal stays pending although it is ignored now: that may change meanwhile.
-    !(shielded || ignored && !blocked)
+    let arrives = !(shielded || ignored && !blocked);
+    if arrives && signal == Signal::KILL {
+        // Decided now, and not when a thread takes it, since others may ask in between.
+        let status = Status::Killed { signal, core: false };
+        process.family.lock().fate.get_or_insert(status);
+    }
+    arrives
 }
 
 /// Notifies the parent that a process stopped, or goes on.

@@ -85,6 +85,8 @@ pub(crate) struct Task {
     token: AtomicBool,
     /// The CPU it runs on, plus 1; 0 when on none.
     cpu: AtomicU32,
+    /// A bit for each CPU that it may run on.
+    cpus: AtomicU32,
     /// It is to end.
     pub(crate) doomed: AtomicBool,
 }
@@ -96,8 +98,11 @@ pub(crate) struct TaskSignals {
     pub(crate) alt_stack: AltStack,
 }
 
+/// All CPUs.
+pub(super) const EVERYWHERE: u32 = u32::MAX;
+
 impl Task {
-    /// A task that is not listed yet.
+    /// A task that is not listed yet. It may run on any CPU.
     pub(crate) fn new(tid: u32, process: Arc<Process>, blocked: Set, name: [u8; 16]) -> Arc<Self> {
         let signals =
             TaskSignals { pending: Pending::new(SIGNALS_MAX), blocked, alt_stack: AltStack::NONE };
@@ -109,6 +114,7 @@ impl Task {
             name: SpinMutex::new(name),
             token: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
+            cpus: AtomicU32::new(EVERYWHERE),
             doomed: AtomicBool::new(false),
         })
     }
@@ -130,6 +136,28 @@ impl Task {
     /// Makes it look at its signals, wherever it is.
     pub(crate) fn summon(&self) {
         self.wake();
+        let cpu = self.cpu.load(Ordering::SeqCst);
+        if cpu != 0 && cpu as usize - 1 != isa::cpu().index() {
+            isa::interrupt(CpuId::new(cpu as usize - 1));
+        }
+    }
+
+    /// The CPUs that it may run on, a bit for each. Bits of CPUs that are not there mean nothing.
+    #[inline]
+    pub(crate) fn cpus(&self) -> u32 {
+        self.cpus.load(Ordering::SeqCst)
+    }
+
+    /// It may run where `other` may.
+    pub(crate) fn inherit_cpus(&self, other: &Self) {
+        self.cpus.store(other.cpus(), Ordering::SeqCst);
+    }
+
+    /// From now on it runs on `cpus` only, of which one must be there. It leaves another CPU at
+    /// the next interrupt there, which this sends.
+    pub(crate) fn set_cpus(&self, cpus: u32) {
+        self.cpus.store(cpus, Ordering::SeqCst);
+        queue::look_again(cpus);
         let cpu = self.cpu.load(Ordering::SeqCst);
         if cpu != 0 && cpu as usize - 1 != isa::cpu().index() {
             isa::interrupt(CpuId::new(cpu as usize - 1));
