@@ -147,7 +147,12 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The highest node, if it has a place for `number` at `level`.
     #[inline]
     pub(crate) fn top(&self, number: u64, level: u8) -> Option<Node> {
-        let top = Node::of(self.root())?;
+        Self::top_of(self.root(), number, level)
+    }
+
+    #[inline]
+    fn top_of(root: u64, number: u64, level: u8) -> Option<Node> {
+        let top = Node::of(root)?;
         (number >> Self::shift(top.level + 1) == 0 && top.level >= level).then_some(top)
     }
 
@@ -155,7 +160,14 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// is no node, or none that reaches so far.
     #[inline]
     pub(crate) fn walk(&self, number: u64, level: u8) -> Option<Spot> {
-        let mut node = self.top(number, level)?;
+        self.walk_from(self.root(), number, level)
+    }
+
+    /// The same from a root that was read before: a caller that looks at the root, too, must look
+    /// at the one that the walk saw, as another CPU may put a node in its place.
+    #[inline]
+    pub(crate) fn walk_from(&self, root: u64, number: u64, level: u8) -> Option<Spot> {
+        let mut node = Self::top_of(root, number, level)?;
         loop {
             let at = Self::place(number, node.level);
             let word = self.hw.load(node.frame, at);

@@ -111,8 +111,9 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     #[inline]
     pub(super) fn find_once(&self, page: u64) -> (Entry, FilePages) {
-        let place = self.tree.walk(page, 0);
-        let entry = place.map_or_else(|| self.root(), |place| self.covering(&place));
+        let root = self.tree.root();
+        let place = self.tree.walk_from(root, page, 0);
+        let entry = place.map_or_else(|| Entry::of(root), |place| self.covering(&place));
         let pages = FilePages::block(page, entry.order());
         match entry {
             // The root itself is only for the block at page 0.
@@ -321,7 +322,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 continue;
             }
             let changing = self.file.changing.lock();
-            if self.tree.top(page, Self::level_of(order)).is_none() {
+            if self.place_of(page, order).is_none() {
                 return Err(changing);
             }
         }
@@ -344,11 +345,12 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// is for just its pages; otherwise in the lowest there is. `None` as for [`walk`](Tree::walk).
     pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Spot> {
         let level = Self::level_of(order);
-        let place = self.tree.walk(page, level);
+        let root = self.tree.root();
+        let place = self.tree.walk_from(root, page, level);
         let is_whole = (order.get() as u32).is_multiple_of(Self::BITS);
         let is_there = place.is_none_or(|place| place.node.level == level);
         // Its whole node, if there is one below the place.
-        let below = Node::of(place.map_or(self.tree.root(), |place| place.word))
+        let below = Node::of(place.map_or(root, |place| place.word))
             .filter(|node| is_whole && is_there && node.level + 1 == level);
         let Some(node) = below else { return place };
         let is_its = place.is_some() || page == 0;

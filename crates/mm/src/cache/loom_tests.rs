@@ -68,6 +68,22 @@ fn swept(index: Model) -> Option<u64> {
     index.next_dirty(ALL).map(|(_, at)| at.start)
 }
 
+/// The first page's word is the root itself until another page comes, and then a node has it.
+#[test]
+fn loom_b1_the_only_folio_is_found_while_another_comes() {
+    loom::model(|| {
+        let index = bare();
+        let first = put(index, 0, 0);
+        assert!(index.set_dirty(0, first, true));
+        let other = thread::spawn(move || index.find(0).0);
+        let run = index.tree.meta.forge(FrameSpan::new(Pfn::new(0), 1), true);
+        index.insert(1, folio(1, 0), &mut Some(run)).expect("it has a node");
+        let found = other.join().expect("no thread panics");
+        let due = Entry::Folio { folio: first, dirty: true };
+        assert_eq!(found, due, "a dirty page was lost");
+    });
+}
+
 #[test]
 fn loom_b1_a_folio_that_is_marked_beside_a_sweep_is_found_by_the_next() {
     loom::model(|| {
