@@ -25,6 +25,7 @@ use self::entries::{EntriesArgs, Task};
 use crate::host::Host;
 
 pub(crate) use entries::{HelperArgs, run_helper};
+pub(crate) use options::Format;
 
 /// The benches.
 #[derive(Subcommand, Debug)]

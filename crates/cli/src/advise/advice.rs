@@ -1,0 +1,69 @@
+//! The advice: what was predicted, what was measured, what to do.
+
+use super::linux::{Memory, Setting};
+use super::options::AdviseArgs;
+use super::search::{Search, Tried};
+use super::verify::{self, Proven};
+use super::words::{is_now_best, reasons};
+use crate::host::Host;
+use crate::host::cpu::rounded;
+use crate::host::thp;
+use crate::tape::Tape;
+
+use anyhow::Result;
+
+/// All that is known about a program.
+pub(super) struct Advice<'t> {
+    pub(super) tape: &'t Tape,
+    pub(super) search: Search,
+    pub(super) proven: Proven,
+    /// The setting to choose, if any fits.
+    pub(super) best: Option<Tried>,
+    /// Whether there is no reason to change the host's own.
+    pub(super) is_now_best: bool,
+    pub(super) reasons: Vec<String>,
+    /// Sentences about the limits of the figures.
+    pub(super) limits: Vec<String>,
+}
+
+impl Advice<'_> {
+    /// Predicts, measures where that is asked for, and chooses.
+    pub(super) fn new<'t>(args: &AdviseArgs, tape: &'t Tape, host: &Host) -> Result<Advice<'t>> {
+        let now = Setting::of_switches(&thp::switches(host), tape.page);
+        let search = Search::new(tape, now, Memory::new(args.fragmented))?;
+        let settings = verify::settings(&search, args.single);
+        let proven = match args.verify {
+            true => verify::verify(&args.command, &settings, tape.page, args.runs, host)?,
+            false => Vec::new(),
+        };
+        let best = search.choice(args.weigh, args.memory.map(|size| size.bytes())).cloned();
+        let (is_now_best, reasons) = match &best {
+            Some(best) => {
+                (is_now_best(&search, best, args.weigh), reasons(&search, best, args.weigh))
+            }
+            None => (true, vec![too_large(&search, args)]),
+        };
+        let limits = limits(tape, &search);
+        Ok(Advice { tape, search, proven, best, is_now_best, reasons, limits })
+    }
+}
+
+fn too_large(search: &Search, args: &AdviseArgs) -> String {
+    let least = search.kept().iter().map(|it| it.peak).min().unwrap_or(0);
+    format!(
+        "No setting keeps the program within {}: it needs at least {}, so it would be paged out.",
+        args.memory.map_or(String::new(), |size| size.to_string()),
+        rounded(least)
+    )
+}
+
+fn limits(tape: &Tape, search: &Search) -> Vec<String> {
+    let mut all = tape.limits.clone();
+    all.push(format!(
+        "{} settings were replayed in {:.1} s, {:.0} million touches a minute.",
+        search.tried.len(),
+        search.seconds,
+        search.touches as f64 / search.seconds.max(1e-9) * 60.0 / 1e6
+    ));
+    all
+}

@@ -1,0 +1,111 @@
+//! The options of the command, and the tape that they name.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::bench::Format;
+use crate::host::Host;
+use crate::recorder::{self, Bounds};
+use crate::refused::Refused;
+use crate::size::Size;
+use crate::tape::{self, Tape};
+
+/// Options of `advise`.
+#[derive(Args, Debug)]
+pub(crate) struct AdviseArgs {
+    /// A recording of all memory, made by `quire record --memory`; otherwise the program is
+    /// recorded now
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    pub(super) recording: Option<PathBuf>,
+    /// Record this process, which runs already, and its children
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// End the recording after this time: 500ms, 60s, 5m
+    #[arg(long = "for", value_name = "TIME", value_parser = recorder::duration)]
+    time: Option<Duration>,
+    /// End the recording when it has this size
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    limit: Size,
+    /// Keep the recording in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "recording")]
+    keep: Option<PathBuf>,
+    /// The quantity that counts most
+    #[arg(long, value_enum, default_value_t = Weigh::Faults)]
+    pub(super) weigh: Weigh,
+    /// The most memory that the program may use: 512M, 2G
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory: Option<Size>,
+    /// The share of attempts that find no free block of 2M, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub(super) fragmented: f64,
+    /// Run the program under each setting that is shown, and compare
+    #[arg(long, requires = "command")]
+    pub(super) verify: bool,
+    /// With --verify, also run it under each single size
+    #[arg(long, requires = "verify")]
+    pub(super) single: bool,
+    /// With --verify, how often it runs under each setting
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(super) runs: u32,
+    /// A table for people or one JSON object
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// The command is in a mount namespace of its own
+    #[arg(long, hide = true)]
+    inside: bool,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present_any = ["recording", "pid"])]
+    pub(super) command: Vec<OsString>,
+}
+
+/// The quantity that counts most when a setting is chosen.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Weigh {
+    /// The fewest page faults for at most a tenth more memory than the least
+    Faults,
+    /// The least memory; among equals, the fewest page faults
+    Memory,
+    /// The fewest translations for at most a quarter more memory than the least
+    Tlb,
+}
+
+impl AdviseArgs {
+    /// The tape: read, or recorded now.
+    pub(super) fn tape(&self, host: &Host) -> Result<Tape> {
+        if let Some(path) = &self.recording {
+            return tape::load(path);
+        }
+        recorder::prepare("advise", self.inside)?;
+        let bounds = Bounds { time: self.time, bytes: self.limit.len(), random: false };
+        let tape = recorder::tape(&self.command, self.pid, &bounds, host)?;
+        if let Some(path) = &self.keep {
+            tape::save(&tape, path)?;
+        }
+        Ok(tape)
+    }
+
+    /// Refuses what can be seen to be impossible before anything is recorded.
+    pub(super) fn check(&self, host: &Host) -> Result<(), Refused> {
+        let folder = "sys/kernel/mm/transparent_hugepage";
+        let why = if !host.path(folder).exists() {
+            "the host's kernel has no transparent huge pages (CONFIG_TRANSPARENT_HUGEPAGE)"
+        } else if !host.path(folder).join("hugepages-2048kB/enabled").exists() {
+            "the host's kernel has no switch for each size; those came with Linux 6.8"
+        } else {
+            return Ok(());
+        };
+        if self.verify { Err(Refused(why.to_owned())) } else { Ok(()) }
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: Option<f64> = text.parse().ok();
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "a share is a number from 0 to 1".to_owned())
+}

@@ -1,0 +1,131 @@
+//! The advice as people read it.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::advice::Advice;
+use super::lines::lines;
+use super::measure::Measured;
+use super::search::Tried;
+use super::verify::{error, errors, verdict};
+use crate::stats::Summary;
+
+/// All of it.
+pub(super) fn page(advice: &Advice<'_>) -> String {
+    let mut page = format!("{}\n", predicted(advice));
+    if !advice.proven.is_empty() {
+        let _ = writeln!(page, "\nOn this host\n{}", proven(advice));
+        let _ = writeln!(page, "{}", verdict(&errors(&advice.search, &advice.proven)));
+    }
+    page.push('\n');
+    advice.reasons.iter().for_each(|sentence| {
+        let _ = writeln!(page, "{sentence}");
+    });
+    if let Some(best) = advice.best.as_ref().filter(|_| !advice.is_now_best) {
+        for way in lines(&best.setting, advice.tape.page) {
+            let _ = writeln!(page, "\n{}:", way.way);
+            way.lines.iter().for_each(|line| {
+                let _ = writeln!(page, "  {line}");
+            });
+        }
+    }
+    if !advice.limits.is_empty() {
+        page.push('\n');
+    }
+    advice.limits.iter().for_each(|limit| {
+        let _ = writeln!(page, "{limit}");
+    });
+    page
+}
+
+fn mark(advice: &Advice<'_>, it: &Tried) -> String {
+    let best = advice.best.as_ref().is_some_and(|best| best.setting == it.setting);
+    let now = it.setting == advice.search.now;
+    let marks = match (best, now) {
+        (true, true) => " (now, best)",
+        (true, false) => " (best)",
+        (false, true) => " (now)",
+        (false, false) => "",
+    };
+    format!("{}{marks}", it.setting)
+}
+
+fn predicted(advice: &Advice<'_>) -> Table {
+    let page = advice.tape.page;
+    let mut table = plain();
+    table.set_header([
+        "setting",
+        "faults",
+        "peak KiB",
+        "waste KiB",
+        "cleared KiB",
+        "tables KiB",
+        "TLB N1",
+        "TLB Zen",
+    ]);
+    let kib = |pages: u64| (pages * page / 1024).to_string();
+    for it in advice.search.kept() {
+        table.add_row([
+            mark(advice, it),
+            it.faults.to_string(),
+            (it.peak / 1024).to_string(),
+            kib(it.out.waste),
+            kib(it.out.counts.cleared),
+            kib(it.out.tables),
+            it.out.reach.entries[0].to_string(),
+            it.out.reach.entries[1].to_string(),
+        ]);
+    }
+    to_the_right(table)
+}
+
+fn proven(advice: &Advice<'_>) -> Table {
+    let mut table = plain();
+    table.set_header([
+        "setting",
+        "faults",
+        "predicted",
+        "error",
+        "peak KiB",
+        "predicted",
+        "error",
+        "time",
+        "in the kernel",
+    ]);
+    for (setting, measured) in &advice.proven {
+        let Some(it) = advice.search.of(*setting) else { continue };
+        let Measured { faults, peak, wall, kernel } = measured;
+        table.add_row([
+            mark(advice, it),
+            format!("{:.0}", faults.median),
+            it.faults.to_string(),
+            format!("{:+.1} %", error(it.faults as f64, faults.median)),
+            format!("{:.0}", peak.median / 1024.0),
+            (it.peak / 1024).to_string(),
+            format!("{:+.1} %", error(it.peak as f64, peak.median)),
+            times(wall),
+            times(kernel),
+        ]);
+    }
+    to_the_right(table)
+}
+
+/// Median, least and most, in milliseconds.
+fn times(all: &Summary) -> String {
+    let [median, min, max] = [all.median, all.min, all.max].map(|ns| ns / 1e6);
+    format!("{median:.0} ms ({min:.0}–{max:.0})")
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table
+}
+
+fn to_the_right(mut table: Table) -> Table {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
