@@ -10,10 +10,11 @@ use crate::host::cpu::rounded;
 use crate::host::thp;
 use crate::tape::Tape;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// All that is known about a program.
 pub(super) struct Advice<'t> {
+    /// The first recording.
     pub(super) tape: &'t Tape,
     pub(super) search: Search,
     pub(super) proven: Proven,
@@ -28,9 +29,10 @@ pub(super) struct Advice<'t> {
 
 impl Advice<'_> {
     /// Predicts, measures where that is asked for, and chooses.
-    pub(super) fn new<'t>(args: &AdviseArgs, tape: &'t Tape, host: &Host) -> Result<Advice<'t>> {
+    pub(super) fn new<'t>(args: &AdviseArgs, tapes: &'t [Tape], host: &Host) -> Result<Advice<'t>> {
+        let tape = tapes.first().context("a recording is missing")?;
         let now = Setting::of_switches(&thp::switches(host), tape.page);
-        let search = Search::new(tape, now, Memory::new(args.fragmented))?;
+        let search = Search::new(tapes, now, Memory::new(args.fragmented))?;
         let settings = verify::settings(&search, args.single);
         let proven = match args.verify {
             true => verify::verify(&args.command, &settings, tape.page, args.runs, host)?,

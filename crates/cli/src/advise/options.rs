@@ -17,10 +17,14 @@ use crate::tape::{self, Tape};
 /// Options of `advise`.
 #[derive(Args, Debug)]
 pub(crate) struct AdviseArgs {
-    /// A recording of all memory, made by `quire record --memory`; otherwise the program is
-    /// recorded now
-    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
-    pub(super) recording: Option<PathBuf>,
+    /// Recordings of all memory, made by `quire record --memory`, of one program's runs; otherwise
+    /// the program is recorded now
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "pid")]
+    recording: Vec<PathBuf>,
+    /// How often the program is recorded: runs of programs with threads differ
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["recording", "pid"],
+          value_parser = clap::value_parser!(u32).range(1..=9))]
+    recordings: u32,
     /// Record this process, which runs already, and its children
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
@@ -30,7 +34,7 @@ pub(crate) struct AdviseArgs {
     /// End the recording when it has this size
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     limit: Size,
-    /// Keep the recording in this file
+    /// Keep the first recording in this file
     #[arg(long, value_name = "FILE", conflicts_with = "recording")]
     keep: Option<PathBuf>,
     /// The quantity that counts most
@@ -75,18 +79,21 @@ pub(crate) enum Weigh {
 }
 
 impl AdviseArgs {
-    /// The tape: read, or recorded now.
-    pub(super) fn tape(&self, host: &Host) -> Result<Tape> {
-        if let Some(path) = &self.recording {
-            return tape::load(path);
+    /// The tapes, at least one: read, or recorded now.
+    pub(super) fn tapes(&self, host: &Host) -> Result<Vec<Tape>> {
+        if !self.recording.is_empty() {
+            return self.recording.iter().map(|path| tape::load(path)).collect();
         }
         recorder::prepare("advise", self.inside)?;
         let bounds = Bounds { time: self.time, bytes: self.limit.len(), random: false };
-        let tape = recorder::tape(&self.command, self.pid, &bounds, host)?;
-        if let Some(path) = &self.keep {
-            tape::save(&tape, path)?;
+        let mut tapes = Vec::new();
+        for _ in 0..self.recordings {
+            tapes.push(recorder::tape(&self.command, self.pid, &bounds, host)?);
         }
-        Ok(tape)
+        if let (Some(path), Some(tape)) = (&self.keep, tapes.first()) {
+            tape::save(tape, path)?;
+        }
+        Ok(tapes)
     }
 
     /// Refuses what can be seen to be impossible before anything is recorded.

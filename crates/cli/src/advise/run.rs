@@ -13,8 +13,8 @@ use crate::host::Host;
 /// Predicts, measures where that is asked for, and says which setting to choose.
 pub(crate) fn run(args: &AdviseArgs, host: &Host) -> Result<()> {
     args.check(host)?;
-    let tape = args.tape(host)?;
-    let advice = Advice::new(args, &tape, host)?;
+    let tapes = args.tapes(host)?;
+    let advice = Advice::new(args, &tapes, host)?;
     let text = match args.format {
         Format::Table => show::page(&advice),
         Format::Json => json::object(&advice)?,

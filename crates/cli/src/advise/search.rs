@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::linux::{Memory, Outcome, Setting, Word, replay};
 use super::options::Weigh;
@@ -54,21 +54,26 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Replays `tape` under each sensible setting.
-    pub(super) fn new(tape: &Tape, now: Setting, memory: Memory) -> Result<Search> {
+    /// Replays all `tapes`, of which there is at least one, under each sensible setting. Of several
+    /// tapes, the medians count.
+    pub(super) fn new(tapes: &[Tape], now: Setting, memory: Memory) -> Result<Search> {
         let start = std::time::Instant::now();
-        let settings = settings(now, advised(tape));
+        let settings = settings(now, tapes.iter().any(advised));
+        let never: Vec<Outcome> =
+            tapes.iter().map(|tape| replay(tape, &Setting::never(), memory)).collect();
         let half = settings.len().div_ceil(2);
-        let some = |part: &[Setting]| {
-            let all = part.iter().map(|setting| replay(tape, setting, memory));
-            Ok(all.collect::<Vec<Outcome>>())
+        let one = |setting: &Setting| {
+            let all = tapes.iter().zip(&never);
+            let all = all.map(|(tape, never)| {
+                predicted(tape, never, *setting, replay(tape, setting, memory))
+            });
+            middle(all.collect())
         };
-        let outs = threads::all(settings.chunks(half).map(|part| move || some(part)))?;
-        let outs: Vec<Outcome> = outs.into_iter().flatten().collect();
-        let never = outs[0].clone();
-        let touches = outs.iter().map(|out| out.touches).sum();
-        let all = settings.into_iter().zip(outs);
-        let tried = all.map(|(setting, out)| predicted(tape, &never, setting, out)).collect();
+        let some = |part: &[Setting]| part.iter().map(one).collect::<Result<Vec<Tried>>>();
+        let tried = threads::all(settings.chunks(half).map(|part| move || some(part)))?;
+        let tried: Vec<Tried> = tried.into_iter().flatten().collect();
+        let one: u64 = never.iter().map(|out| out.touches).sum();
+        let touches = one * (tried.len() as u64 + 1);
         Ok(Search { tried, now, seconds: start.elapsed().as_secs_f64(), touches })
     }
 
@@ -120,6 +125,16 @@ impl Tried {
     fn memory_bytes(&self) -> u64 {
         self.peak.max(self.out.memory * 4096)
     }
+}
+
+/// The one in the middle by faults, with the middle of the peaks.
+fn middle(mut all: Vec<Tried>) -> Result<Tried> {
+    let mut peaks: Vec<u64> = all.iter().map(|it| it.peak).collect();
+    peaks.sort_unstable();
+    all.sort_by_key(|it| it.faults);
+    let at = all.len() / 2;
+    let peak = *peaks.get(at).context("a recording is missing")?;
+    Ok(Tried { peak, ..all.swap_remove(at) })
 }
 
 /// Faults and the peak: the model's, moved by its known error without large folios.
@@ -186,7 +201,7 @@ mod tests {
     }
 
     fn search(step: usize) -> Search {
-        Search::new(&tape(step), Setting::never(), Memory::new(0.0)).unwrap()
+        Search::new(&[tape(step)], Setting::never(), Memory::new(0.0)).unwrap()
     }
 
     fn faults(setting: Setting) -> u64 {

@@ -96,25 +96,29 @@ fn proven(advice: &Advice<'_>) -> Table {
     for (setting, measured) in &advice.proven {
         let Some(it) = advice.search.of(*setting) else { continue };
         let Measured { faults, peak, wall, kernel } = measured;
+        let ms = |all: &Summary| format!("{} ms", spread(all, 1e6));
         table.add_row([
             mark(advice, it),
-            format!("{:.0}", faults.median),
+            spread(faults, 1.0),
             it.faults.to_string(),
             format!("{:+.1} %", error(it.faults as f64, faults.median)),
-            format!("{:.0}", peak.median / 1024.0),
+            spread(peak, 1024.0),
             (it.peak / 1024).to_string(),
             format!("{:+.1} %", error(it.peak as f64, peak.median)),
-            times(wall),
-            times(kernel),
+            ms(wall),
+            ms(kernel),
         ]);
     }
     to_the_right(table)
 }
 
-/// Median, least and most, in milliseconds.
-fn times(all: &Summary) -> String {
-    let [median, min, max] = [all.median, all.min, all.max].map(|ns| ns / 1e6);
-    format!("{median:.0} ms ({min:.0}–{max:.0})")
+/// The median, and the least and the most where they differ, in `unit`s.
+fn spread(all: &Summary, unit: f64) -> String {
+    let [median, min, max] = [all.median, all.min, all.max].map(|value| value / unit);
+    if max - min < 0.005 * median {
+        return format!("{median:.0}");
+    }
+    format!("{median:.0} ({min:.0}–{max:.0})")
 }
 
 fn plain() -> Table {

@@ -52,17 +52,27 @@ pub(super) fn settings(search: &Search, every: bool) -> Vec<Setting> {
     all
 }
 
-/// How far the predictions are from the medians, in per cent: of faults and of the peak, for each
-/// setting.
-pub(super) fn errors(search: &Search, proven: &Proven) -> Vec<[f64; 2]> {
-    let of = |(setting, measured): &(Setting, Measured)| {
-        let it = search.of(*setting)?;
-        Some([
-            error(it.faults as f64, measured.faults.median),
-            error(it.peak as f64, measured.peak.median),
-        ])
-    };
-    proven.iter().filter_map(of).collect()
+/// How far a prediction is from what was measured, in per cent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Off {
+    /// From the median.
+    median: f64,
+    /// From the nearest run; 0 where the prediction lies between two runs.
+    nearest: f64,
+}
+
+impl Off {
+    fn of(predicted: u64, measured: &Summary) -> Off {
+        let predicted = predicted as f64;
+        let near = predicted.clamp(measured.min, measured.max);
+        Off { median: error(predicted, measured.median), nearest: error(predicted, near) }
+    }
+}
+
+/// The errors of faults and of peaks, for each setting.
+pub(super) fn errors(search: &Search, proven: &Proven) -> [Vec<Off>; 2] {
+    let pairs = proven.iter().filter_map(|(setting, it)| Some((search.of(*setting)?, it)));
+    pairs.map(|(it, m)| (Off::of(it.faults, &m.faults), Off::of(it.peak, &m.peak))).unzip().into()
 }
 
 /// How far `predicted` is from `measured`, in per cent.
@@ -71,15 +81,18 @@ pub(super) fn error(predicted: f64, measured: f64) -> f64 {
 }
 
 /// All errors in one sentence.
-pub(super) fn verdict(errors: &[[f64; 2]]) -> String {
-    let part = |at: usize| {
-        let sizes: Vec<f64> = errors.iter().map(|error| error[at].abs()).collect();
+pub(super) fn verdict([faults, peaks]: &[Vec<Off>; 2]) -> String {
+    let part = |all: &[Off], figure: fn(&Off) -> f64| {
+        let sizes: Vec<f64> = all.iter().map(|off| figure(off).abs()).collect();
         Summary::of(&sizes).map_or((0.0, 0.0), |all| (all.median, all.max))
     };
-    let ((faults, worst_faults), (peak, worst_peak)) = (part(0), part(1));
+    let (median, worst) = part(faults, |off| off.median);
+    let (peak, worst_peak) = part(peaks, |off| off.median);
+    let nearest = part(faults, |off| off.nearest).1.max(part(peaks, |off| off.nearest).1);
     format!(
-        "Faults are predicted within {faults:.1} % at the median and {worst_faults:.1} % at the \
-         worst, the peak within {peak:.1} % and {worst_peak:.1} %."
+        "Faults are predicted within {median:.1} % at the median and {worst:.1} % at the worst, \
+         the peak within {peak:.1} % and {worst_peak:.1} %; no prediction is further than \
+         {nearest:.1} % from the nearest run."
     )
 }
 
@@ -90,8 +103,13 @@ mod tests {
     #[test]
     fn f1_errors_are_shares_of_what_was_measured() {
         assert_eq!([error(110.0, 100.0), error(90.0, 100.0), error(1.0, 0.0)], [10.0, -10.0, 0.0]);
-        let verdict = verdict(&[[1.0, -4.0], [-3.0, 2.0], [2.0, 0.0]]);
-        for word in ["within 2.0 % at the median", "3.0 % at the worst", "2.0 % and 4.0 %"] {
+        let of = |predicted, runs: &[f64]| Off::of(predicted, &Summary::of(runs).unwrap());
+        let inside = of(103, &[98.0, 100.0, 104.0]);
+        assert_eq!(inside, Off { median: 3.0, nearest: 0.0 });
+        let outside = of(94, &[94.0, 100.0, 104.0]);
+        let above = of(110, &[100.0]);
+        let verdict = verdict(&[vec![inside, outside], vec![above]]);
+        for word in ["within 4.5 % at the median", "6.0 % at", "10.0 % and 10.0 %", "than 10.0 %"] {
             assert!(verdict.contains(word), "{word} in {verdict}");
         }
     }
