@@ -1,5 +1,6 @@
 //! The advice: what was predicted, what was measured, what to do.
 
+use super::library::{self, Own};
 use super::linux::{Memory, Setting};
 use super::options::AdviseArgs;
 use super::search::{Search, Tried};
@@ -7,8 +8,11 @@ use super::verify::{self, Proven};
 use super::words::{is_now_best, reasons};
 use crate::host::Host;
 use crate::host::cpu::rounded;
-use crate::host::thp;
+use crate::host::{memory, thp};
+use crate::isa::Isa;
 use crate::tape::Tape;
+
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
@@ -17,6 +21,9 @@ pub(super) struct Advice<'t> {
     /// The first recording.
     pub(super) tape: &'t Tape,
     pub(super) search: Search,
+    /// The same settings through the library; empty where that needs too much memory.
+    pub(super) own: Vec<(Setting, Own)>,
+    pub(super) isa: Isa,
     pub(super) proven: Proven,
     /// The setting to choose, if any fits.
     pub(super) best: Option<Tried>,
@@ -38,6 +45,8 @@ impl Advice<'_> {
             true => verify::verify(&args.command, &settings, tape.page, args.runs, host)?,
             false => Vec::new(),
         };
+        let mut limits = limits(tape, &search);
+        let own = own(args, tape, &search, host, &mut limits)?;
         let best = search.choice(args.weigh, args.memory.map(|size| size.bytes())).cloned();
         let (is_now_best, reasons) = match &best {
             Some(best) => {
@@ -45,8 +54,7 @@ impl Advice<'_> {
             }
             None => (true, vec![too_large(&search, args)]),
         };
-        let limits = limits(tape, &search);
-        Ok(Advice { tape, search, proven, best, is_now_best, reasons, limits })
+        Ok(Advice { tape, search, own, isa: args.isa, proven, best, is_now_best, reasons, limits })
     }
 }
 
@@ -68,4 +76,36 @@ fn limits(tape: &Tape, search: &Search) -> Vec<String> {
         search.touches as f64 / search.seconds.max(1e-9) * 60.0 / 1e6
     ));
     all
+}
+
+/// The column of Quire, for the settings that are kept.
+fn own(
+    args: &AdviseArgs,
+    tape: &Tape,
+    search: &Search,
+    host: &Host,
+    limits: &mut Vec<String>,
+) -> Result<Vec<(Setting, Own)>> {
+    let kept = search.kept();
+    let most = kept.iter().map(|it| it.out.memory).max().unwrap_or(0);
+    let settings: Vec<Setting> = kept.iter().map(|it| it.setting).collect();
+    let bytes = 2 * library::ram_bytes(most, tape.page);
+    if let Err(refused) = memory::require(host, "the replay through the library", bytes) {
+        limits.push(format!("The columns of Quire are missing: {refused}."));
+        return Ok(Vec::new());
+    }
+    let start = Instant::now();
+    let mut all = library::all(tape, &settings, args.isa, most)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let touches: u64 = all.iter().map(|own| own.touches).sum();
+    limits.push(format!(
+        "Through the library: {} settings in {seconds:.1} s, {:.0} million touches a minute.",
+        all.len(),
+        touches as f64 / seconds.max(1e-9) * 60.0 / 1e6
+    ));
+    for own in &mut all {
+        own.faults = own.faults.saturating_add_signed(search.known[0]);
+        own.peak = own.peak.saturating_add_signed(search.known[1] / tape.page as i64);
+    }
+    Ok(settings.into_iter().zip(all).collect())
 }

@@ -38,6 +38,7 @@ struct Row {
     /// Bytes of a folio with the word of its switch.
     switches: Vec<(u64, String)>,
     linux: Predicted,
+    quire: Option<OwnPredicted>,
     measured: Option<Measured>,
 }
 
@@ -55,6 +56,15 @@ struct Predicted {
     /// Translations of all touched pages, for each TLB.
     translations: Vec<u64>,
     walks: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct OwnPredicted {
+    faults: u64,
+    peak: u64,
+    cleared: u64,
+    copied: u64,
+    folded_blocks: u64,
 }
 
 #[derive(Serialize)]
@@ -117,8 +127,16 @@ fn row(advice: &Advice<'_>, it: &Tried) -> Row {
         wall_ns: spread(&measured.wall),
         kernel_ns: spread(&measured.kernel),
     });
+    let own = advice.own.iter().find(|(setting, _)| *setting == it.setting);
+    let quire = own.map(|(_, own)| OwnPredicted {
+        faults: own.faults,
+        peak: own.peak * page,
+        cleared: own.cleared * page,
+        copied: own.copied * page,
+        folded_blocks: own.folded,
+    });
     let switches = it.setting.switches(page).sizes;
-    Row { setting: it.setting.to_string(), switches, linux, measured }
+    Row { setting: it.setting.to_string(), switches, linux, quire, measured }
 }
 
 fn spread(all: &Summary) -> Spread {

@@ -15,6 +15,7 @@
 
 mod advice;
 mod json;
+mod library;
 mod lines;
 mod linux;
 mod measure;

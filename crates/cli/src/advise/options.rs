@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use crate::bench::Format;
 use crate::host::Host;
+use crate::isa::Isa;
 use crate::recorder::{self, Bounds};
 use crate::refused::Refused;
 use crate::size::Size;
@@ -56,6 +57,9 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) runs: u32,
+    /// The page-table format of Quire's column: a CPU of another kind
+    #[arg(long, value_enum, default_value_t = Isa::X86_64)]
+    pub(super) isa: Isa,
     /// A table for people or one JSON object
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,

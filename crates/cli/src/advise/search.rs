@@ -51,6 +51,8 @@ pub(super) struct Search {
     /// How long the replays took, and the number of touches that they replayed.
     pub(super) seconds: f64,
     pub(super) touches: u64,
+    /// Faults and bytes at the peak of the first recording that the model does not explain.
+    pub(super) known: [i64; 2],
 }
 
 impl Search {
@@ -74,7 +76,8 @@ impl Search {
         let tried: Vec<Tried> = tried.into_iter().flatten().collect();
         let one: u64 = never.iter().map(|out| out.touches).sum();
         let touches = one * (tried.len() as u64 + 1);
-        Ok(Search { tried, now, seconds: start.elapsed().as_secs_f64(), touches })
+        let known = known(&tapes[0], &never[0]);
+        Ok(Search { tried, now, seconds: start.elapsed().as_secs_f64(), touches, known })
     }
 
     /// The prediction for one setting that was tried.
@@ -139,13 +142,18 @@ fn middle(mut all: Vec<Tried>) -> Result<Tried> {
 
 /// Faults and the peak: the model's, moved by its known error without large folios.
 fn predicted(tape: &Tape, never: &Outcome, setting: Setting, out: Outcome) -> Tried {
-    let moved = |value: u64, known: u64, model: u64| match known {
-        0 => value,
-        _ => (value + known).saturating_sub(model),
-    };
-    let faults = moved(out.counts.faults(), tape.counted, never.counts.faults());
-    let peak = moved(out.peak, tape.peak / tape.page, never.peak) * tape.page;
+    let [faults, peak] = known(tape, never);
+    let faults = out.counts.faults().saturating_add_signed(faults);
+    let peak = (out.peak * tape.page).saturating_add_signed(peak);
     Tried { setting, faults, peak, out }
+}
+
+/// The faults, and the bytes at the peak, that the kernel counted beyond the model's without large
+/// folios; 0 where the kernel's counts are not known.
+fn known(tape: &Tape, never: &Outcome) -> [i64; 2] {
+    let beyond =
+        |counted: u64, model: u64| if counted == 0 { 0 } else { counted as i64 - model as i64 };
+    [beyond(tape.counted, never.counts.faults()), beyond(tape.peak, never.peak * tape.page)]
 }
 
 /// Whether the program asks for large folios somewhere.

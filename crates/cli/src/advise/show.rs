@@ -13,9 +13,12 @@ use crate::stats::Summary;
 
 /// All of it.
 pub(super) fn page(advice: &Advice<'_>) -> String {
-    let mut page = format!("{}\n", predicted(advice));
+    let mut page = format!("Linux, predicted\n{}\n", predicted(advice));
+    if !advice.own.is_empty() {
+        let _ = writeln!(page, "\nQuire, on {}\n{}", advice.isa.name(), own(advice));
+    }
     if !advice.proven.is_empty() {
-        let _ = writeln!(page, "\nOn this host\n{}", proven(advice));
+        let _ = writeln!(page, "\nLinux, measured on this host\n{}", proven(advice));
         let _ = writeln!(page, "{}", verdict(&errors(&advice.search, &advice.proven)));
     }
     page.push('\n');
@@ -75,6 +78,32 @@ fn predicted(advice: &Advice<'_>) -> Table {
             kib(it.out.tables),
             it.out.reach.entries[0].to_string(),
             it.out.reach.entries[1].to_string(),
+        ]);
+    }
+    to_the_right(table)
+}
+
+/// The same settings through the library.
+fn own(advice: &Advice<'_>) -> Table {
+    let mut table = plain();
+    table.set_header([
+        "setting",
+        "faults",
+        "peak KiB",
+        "cleared KiB",
+        "copied KiB",
+        "folded blocks",
+    ]);
+    let kib = |pages: u64| (pages * advice.tape.page / 1024).to_string();
+    for (setting, own) in &advice.own {
+        let Some(it) = advice.search.of(*setting) else { continue };
+        table.add_row([
+            mark(advice, it),
+            own.faults.to_string(),
+            kib(own.peak),
+            kib(own.cleared),
+            kib(own.copied),
+            own.folded.to_string(),
         ]);
     }
     to_the_right(table)

@@ -7,7 +7,7 @@ pub(crate) mod options;
 pub(crate) mod sheet;
 mod driver;
 mod lanes;
-mod scene;
+pub(crate) mod scene;
 mod clear;
 mod sweep;
 mod fault;

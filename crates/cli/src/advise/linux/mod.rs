@@ -17,8 +17,8 @@
 //! Pages of files and of shared memory are not modelled: a tape has the faults on them as they
 //! were, and how many pages each brought. The switches for private memory do not change them.
 
-mod rules;
-mod areas;
+pub(super) mod rules;
+pub(super) mod areas;
 mod folios;
 pub(super) mod tables;
 mod space;
