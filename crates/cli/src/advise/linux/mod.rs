@@ -25,6 +25,8 @@ mod space;
 mod fault;
 mod collapse;
 mod replay;
+#[cfg(test)]
+mod naive;
 
 pub(super) use fault::Memory;
 pub(super) use replay::{Outcome, replay};
