@@ -1,5 +1,7 @@
 //! The advice: what was predicted, what was measured, what to do.
 
+use super::clones::Copies;
+use super::cost::Constants;
 use super::library::{self, Own};
 use super::linux::{Memory, Setting};
 use super::options::AdviseArgs;
@@ -8,8 +10,10 @@ use super::verify::{self, Proven};
 use super::words::{is_now_best, reasons};
 use crate::host::Host;
 use crate::host::cpu::rounded;
+use crate::host::thp::Guard;
 use crate::host::{memory, thp};
 use crate::isa::Isa;
+use crate::refused::Refused;
 use crate::tape::Tape;
 
 use std::time::Instant;
@@ -25,6 +29,9 @@ pub(super) struct Advice<'t> {
     pub(super) own: Vec<(Setting, Own)>,
     pub(super) isa: Isa,
     pub(super) proven: Proven,
+    pub(super) copies: Vec<Copies>,
+    /// This host's constants, where they were asked for.
+    pub(super) costs: Option<Constants>,
     /// The setting to choose, if any fits.
     pub(super) best: Option<Tried>,
     /// Whether there is no reason to change the host's own.
@@ -40,12 +47,20 @@ impl Advice<'_> {
         let tape = tapes.first().context("a recording is missing")?;
         let now = Setting::of_switches(&thp::switches(host), tape.page);
         let search = Search::new(tapes, now, Memory::new(args.fragmented))?;
-        let settings = verify::settings(&search, args.single);
-        let proven = match args.verify {
-            true => verify::verify(&args.command, &settings, tape.page, args.runs, host)?,
-            false => Vec::new(),
-        };
         let mut limits = limits(tape, &search);
+        let guard = guard(args, host, &mut limits)?;
+        let settings = verify::settings(&search, args.single);
+        let proven = match guard.as_ref().filter(|_| args.verify) {
+            Some(guard) => verify::verify(&args.command, &settings, tape.page, args.runs, guard)?,
+            None => Vec::new(),
+        };
+        let copies = match args.copies() {
+            Some(copies) => Copies::new(&search, tape.page, copies, args.verify, guard.as_ref())?,
+            None => Vec::new(),
+        };
+        let costs = guard.as_ref().filter(|_| args.costs);
+        let costs = costs.map(|guard| Constants::measure(host, guard)).transpose()?;
+        drop(guard);
         let own = own(args, tape, &search, host, &mut limits)?;
         let best = search.choice(args.weigh, args.memory.map(|size| size.bytes())).cloned();
         let (is_now_best, reasons) = match &best {
@@ -54,8 +69,39 @@ impl Advice<'_> {
             }
             None => (true, vec![too_large(&search, args)]),
         };
-        Ok(Advice { tape, search, own, isa: args.isa, proven, best, is_now_best, reasons, limits })
+        Ok(Advice {
+            tape,
+            search,
+            own,
+            isa: args.isa,
+            proven,
+            copies,
+            costs,
+            best,
+            is_now_best,
+            reasons,
+            limits,
+        })
     }
+}
+
+/// The switches, where they are to be set: restored at the end, on an error, and on a signal.
+fn guard(args: &AdviseArgs, host: &Host, limits: &mut Vec<String>) -> Result<Option<Guard>> {
+    if !args.verify && !args.costs && args.clones.is_none() {
+        return Ok(None);
+    }
+    let mut says = Vec::new();
+    let guard = Guard::new(host, &mut says);
+    if guard.holds() {
+        says.iter().for_each(|sentence| eprintln!("quire: {sentence}"));
+        return Ok(Some(guard));
+    }
+    let why = says.last().map_or("", |why| why.trim_end_matches('.'));
+    if args.verify {
+        return Err(Refused(format!("no setting can be tried: {why}")).into());
+    }
+    limits.push(format!("No times are predicted: {why}."));
+    Ok(None)
 }
 
 fn too_large(search: &Search, args: &AdviseArgs) -> String {

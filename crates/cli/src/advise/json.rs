@@ -4,6 +4,8 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::advice::Advice;
+use super::clones::Copies;
+use super::cost::Time;
 use super::lines::lines;
 use super::search::Tried;
 use crate::stats::Summary;
@@ -39,7 +41,24 @@ struct Row {
     switches: Vec<(u64, String)>,
     linux: Predicted,
     quire: Option<OwnPredicted>,
+    /// Nanoseconds of all faults, and of the walks of a second use of all touched pages: usual,
+    /// least, most.
+    faults_ns: Option<[f64; 3]>,
+    walks_ns: Option<[f64; 3]>,
     measured: Option<Measured>,
+    copy: Option<Copy>,
+}
+
+/// Each copy of the largest process.
+#[derive(Serialize)]
+struct Copy {
+    own: u64,
+    tables: u64,
+    faults: u64,
+    fork_ns: Option<f64>,
+    measured_own: Option<Spread>,
+    measured_tables: Option<Spread>,
+    measured_fork_ns: Option<Spread>,
 }
 
 /// Memory is in bytes.
@@ -135,8 +154,34 @@ fn row(advice: &Advice<'_>, it: &Tried) -> Row {
         copied: own.copied * page,
         folded_blocks: own.folded,
     });
+    let three = |time: Time| [time.usual, time.least, time.most];
+    let faults_ns = advice.costs.as_ref().map(|costs| three(costs.faults(&it.out)));
+    let walks_ns = advice.costs.as_ref().map(|costs| three(costs.walks(&it.out)));
+    let copy = advice.copies.iter().find(|copies| copies.setting == it.setting).map(copy);
     let switches = it.setting.switches(page).sizes;
-    Row { setting: it.setting.to_string(), switches, linux, quire, measured }
+    Row {
+        setting: it.setting.to_string(),
+        switches,
+        linux,
+        quire,
+        faults_ns,
+        walks_ns,
+        measured,
+        copy,
+    }
+}
+
+fn copy(copies: &Copies) -> Copy {
+    let measured = copies.measured.as_ref();
+    Copy {
+        own: copies.predicted.private,
+        tables: copies.predicted.tables,
+        faults: copies.predicted.faults,
+        fork_ns: copies.predicted.fork,
+        measured_own: measured.map(|it| spread(&it.private)),
+        measured_tables: measured.map(|it| spread(&it.tables)),
+        measured_fork_ns: measured.map(|it| spread(&it.fork)),
+    }
 }
 
 fn spread(all: &Summary) -> Spread {

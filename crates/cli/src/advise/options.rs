@@ -57,6 +57,16 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) runs: u32,
+    /// Measure this host's faults and walks first, and say how long those of the program take
+    #[arg(long)]
+    pub(super) costs: bool,
+    /// Also say what this number of copies of the largest process cost, as it is at its end
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) clones: Option<u32>,
+    /// The share of its pages that each copy writes, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share,
+          requires = "clones")]
+    clone_writes: f64,
     /// The page-table format of Quire's column: a CPU of another kind
     #[arg(long, value_enum, default_value_t = Isa::X86_64)]
     pub(super) isa: Isa,
@@ -98,6 +108,12 @@ impl AdviseArgs {
             tape::save(tape, path)?;
         }
         Ok(tapes)
+    }
+
+    /// How many copies, and which of the touched pages each writes: each such, none where it is 0.
+    pub(super) fn copies(&self) -> Option<(u32, u64)> {
+        let every = if self.clone_writes > 0.0 { (1.0 / self.clone_writes).round() } else { 0.0 };
+        Some((self.clones?, every as u64))
     }
 
     /// Refuses what can be seen to be impossible before anything is recorded.

@@ -6,9 +6,10 @@ use anyhow::Result;
 
 use super::advice::Advice;
 use super::options::AdviseArgs;
-use super::{json, show};
+use super::{json, sheet, show};
 use crate::bench::Format;
 use crate::host::Host;
+use crate::record;
 
 /// Predicts, measures where that is asked for, and says which setting to choose.
 pub(crate) fn run(args: &AdviseArgs, host: &Host) -> Result<()> {
@@ -20,5 +21,12 @@ pub(crate) fn run(args: &AdviseArgs, host: &Host) -> Result<()> {
         Format::Json => json::object(&advice)?,
     };
     std::io::stdout().write_all(text.as_bytes())?;
+    match record::save(&sheet::run(&advice, host)) {
+        Ok(_) if args.format == Format::Table => {
+            println!("`quire report` makes a page with plots of it.");
+        }
+        Ok(_) => {}
+        Err(e) => eprintln!("quire: the run is not saved: {e:#}."),
+    }
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::advice::Advice;
+use super::clones::{Copies, Stood};
+use super::cost::{Constants, Time};
 use super::lines::lines;
 use super::measure::Measured;
 use super::search::Tried;
@@ -20,6 +22,14 @@ pub(super) fn page(advice: &Advice<'_>) -> String {
     if !advice.proven.is_empty() {
         let _ = writeln!(page, "\nLinux, measured on this host\n{}", proven(advice));
         let _ = writeln!(page, "{}", verdict(&errors(&advice.search, &advice.proven)));
+    }
+    if !advice.copies.is_empty() {
+        let _ = writeln!(page, "\nEach copy of the largest process\n{}", copies(advice));
+    }
+    if let Some(costs) = &advice.costs {
+        let _ = writeln!(page, "\nTime, by constants of this host\n{}", times(advice, costs));
+        let walk = spread(&costs.walk, 1.0);
+        let _ = writeln!(page, "A walk of the tables takes {walk} ns here.");
     }
     page.push('\n');
     advice.reasons.iter().for_each(|sentence| {
@@ -136,6 +146,52 @@ fn proven(advice: &Advice<'_>) -> Table {
             format!("{:+.1} %", error(it.peak as f64, peak.median)),
             ms(wall),
             ms(kernel),
+        ]);
+    }
+    to_the_right(table)
+}
+
+fn times(advice: &Advice<'_>, costs: &Constants) -> Table {
+    let mut table = plain();
+    table.set_header(["setting", "faults ms", "walks of a second use µs"]);
+    let with_bounds = |time: Time, unit: f64| {
+        let [usual, least, most] = [time.usual, time.least, time.most].map(|ns| ns / unit);
+        format!("{usual:.1} ({least:.1}–{most:.1})")
+    };
+    for it in advice.search.kept() {
+        let faults = with_bounds(costs.faults(&it.out), 1e6);
+        table.add_row([mark(advice, it), faults, with_bounds(costs.walks(&it.out), 1e3)]);
+    }
+    to_the_right(table)
+}
+
+fn copies(advice: &Advice<'_>) -> Table {
+    let mut table = plain();
+    table.set_header([
+        "setting",
+        "own KiB",
+        "measured",
+        "tables KiB",
+        "measured",
+        "faults",
+        "fork µs",
+        "measured",
+    ]);
+    let kib = |bytes: u64| (bytes / 1024).to_string();
+    for Copies { setting, predicted, measured } in &advice.copies {
+        let Some(it) = advice.search.of(*setting) else { continue };
+        let found = |figure: fn(&Stood) -> &Summary, unit: f64| {
+            measured.as_ref().map_or_else(|| "–".to_owned(), |it| spread(figure(it), unit))
+        };
+        table.add_row([
+            mark(advice, it),
+            kib(predicted.private),
+            found(|it| &it.private, 1024.0),
+            kib(predicted.tables),
+            found(|it| &it.tables, 1024.0),
+            predicted.faults.to_string(),
+            predicted.fork.map_or_else(|| "–".to_owned(), |ns| format!("{:.0}", ns / 1e3)),
+            found(|it| &it.fork, 1e3),
         ]);
     }
     to_the_right(table)

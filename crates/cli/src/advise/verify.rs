@@ -6,30 +6,20 @@ use std::ffi::OsString;
 use super::linux::Setting;
 use super::measure::{Measured, Run, run};
 use super::search::{Search, single};
-use crate::host::Host;
 use crate::host::thp::Guard;
-use crate::refused::Refused;
 use crate::stats::Summary;
 
 /// A setting with what was measured under it.
 pub(super) type Proven = Vec<(Setting, Measured)>;
 
 /// Runs `command` under all `settings`, `runs` times each: in each round once under each setting.
-/// The switches are restored at the end, on an error, and on a signal.
 pub(super) fn verify(
     command: &[OsString],
     settings: &[Setting],
     page: u64,
     runs: u32,
-    host: &Host,
+    guard: &Guard,
 ) -> Result<Proven> {
-    let mut says = Vec::new();
-    let guard = Guard::new(host, &mut says);
-    if !guard.holds() {
-        let why = says.last().map_or("", |why| why.trim_end_matches('.'));
-        return Err(Refused(format!("no setting can be tried: {why}")).into());
-    }
-    says.iter().for_each(|sentence| eprintln!("quire: {sentence}"));
     let mut all: Vec<Vec<Run>> = vec![Vec::new(); settings.len()];
     // Once for nothing: files come into the cache.
     run(command)?;
@@ -39,7 +29,6 @@ pub(super) fn verify(
             into.push(run(command)?);
         }
     }
-    drop(guard);
     let measured = settings.iter().zip(&all);
     Ok(measured.filter_map(|(setting, runs)| Some((*setting, Measured::of(runs)?))).collect())
 }

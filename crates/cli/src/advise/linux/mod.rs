@@ -29,5 +29,5 @@ mod replay;
 mod naive;
 
 pub(super) use fault::Memory;
-pub(super) use replay::{Outcome, replay};
+pub(super) use replay::{Outcome, UPPER, replay};
 pub(super) use rules::{Setting, Word};
