@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::advise::AdviseArgs;
+use crate::advise::{AdviseArgs, StandArgs};
 use crate::bench::{Bench, HelperArgs};
 use crate::explain::Explain;
 use crate::maps::MapsArgs;
@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Become a program that is watched
     #[command(hide = true)]
     Hold(HoldArgs),
+    /// Become a process that is copied
+    #[command(hide = true)]
+    Stand(StandArgs),
     /// Measure the host's kernel in a process of its own, for the benches
     #[command(hide = true)]
     Helper(HelperArgs),

@@ -54,6 +54,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Record(record) => recorder::run(record, &host),
         Command::Advise(args) => advise::run(args, &host),
         Command::Hold(args) => watch::hold(args),
+        Command::Stand(args) => advise::stand(args),
         Command::Report(report) => report::run(report),
         Command::Sim(sim) => sim::run(sim),
         Command::Helper(helper) => bench::run_helper(helper),

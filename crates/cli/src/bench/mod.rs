@@ -7,7 +7,7 @@ pub(crate) mod options;
 pub(crate) mod sheet;
 mod driver;
 mod lanes;
-mod scene;
+pub(crate) mod scene;
 mod clear;
 mod sweep;
 mod fault;
@@ -25,6 +25,7 @@ use self::entries::{EntriesArgs, Task};
 use crate::host::Host;
 
 pub(crate) use entries::{HelperArgs, run_helper};
+pub(crate) use options::Format;
 
 /// The benches.
 #[derive(Subcommand, Debug)]

@@ -39,4 +39,4 @@ mod events;
 mod tool;
 mod memory;
 
-pub(crate) use run::{RecordArgs, run};
+pub(crate) use run::{Bounds, RecordArgs, duration, prepare, run, tape};

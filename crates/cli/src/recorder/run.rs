@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 use std::{env, fs, process};
@@ -26,6 +26,7 @@ use crate::recorder::memory::{self, Wanted};
 use crate::recording::{Recording, Source};
 use crate::refused::Refused;
 use crate::size::Size;
+use crate::tape::{self, Tape};
 use crate::watch::Manner;
 
 /// Options of `record`.
@@ -62,13 +63,7 @@ pub(crate) struct RecordArgs {
 
 /// Records a program.
 pub(crate) fn run(args: &RecordArgs, host: &Host) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        let why = "recording needs root: it mounts, and reads the kernel's trace";
-        return Err(Refused(why.to_owned()).into());
-    }
-    if !args.inside {
-        return Err(enter());
-    }
+    prepare("record", args.inside)?;
     if args.memory {
         return record_memory(args, host);
     }
@@ -91,10 +86,22 @@ pub(crate) fn run(args: &RecordArgs, host: &Host) -> Result<()> {
     Ok(())
 }
 
+/// Refuses without root, and goes on in a mount namespace of its own: then the command begins anew
+/// with the option `--inside`.
+pub(crate) fn prepare(command: &str, inside: bool) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let why = "recording needs root: it mounts, and reads the kernel's trace";
+        return Err(Refused(why.to_owned()).into());
+    }
+    if inside { Ok(()) } else { Err(enter(command)) }
+}
+
 /// Becomes true when a signal asks for the end.
 fn interrupted() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // The first asks for the end; another ends the command as signals do.
+        signal_hook::flag::register_conditional_default(signal, interrupted.clone())?;
         signal_hook::flag::register(signal, interrupted.clone())?;
     }
     Ok(interrupted)
@@ -102,47 +109,58 @@ fn interrupted() -> Result<Arc<AtomicBool>> {
 
 /// Records all memory.
 fn record_memory(args: &RecordArgs, host: &Host) -> Result<()> {
+    let bounds = Bounds { time: args.time, bytes: args.limit.len(), random: args.random };
+    let mut tape = tape(&args.command, args.pid, &bounds, host)?;
+    tape.note = args.note.replace('\n', " ");
+    let output = args.output.clone();
+    let output = output.unwrap_or_else(|| format!("{}.recording", tape.program).into());
+    tape::save(&tape, &output)?;
+    tape.limits.iter().for_each(|limit| eprintln!("quire: {limit}"));
+    Ok(())
+}
+
+/// The bounds of a recording of memory.
+pub(crate) struct Bounds {
+    /// The longest time.
+    pub(crate) time: Option<Duration>,
+    /// The most bytes of events.
+    pub(crate) bytes: usize,
+    /// Whether addresses differ from run to run.
+    pub(crate) random: bool,
+}
+
+/// Records all memory of a program, or of process `pid`.
+pub(crate) fn tape(
+    command: &[OsString],
+    pid: Option<u32>,
+    bounds: &Bounds,
+    host: &Host,
+) -> Result<Tape> {
+    let named = command.first().map(|name| files::name_of(&program(name)?)).transpose()?;
     let interrupted = interrupted()?;
     // A process that runs already cannot be told to do without large folios: the host does.
     let mut says = Vec::new();
-    let guard = args.pid.map(|_| Guard::new(host, &mut says));
+    let guard = pid.map(|_| Guard::until_dropped(host, &mut says));
     if let Some(guard) = &guard {
         guard.put(&Switches::off()).context("large folios cannot be switched off")?;
     }
     says.iter().for_each(|sentence| eprintln!("quire: {sentence}"));
     let folder = Folder::new()?;
-    let manner = Manner { small: true, fixed: !args.random, quiet: false };
-    let wanted = Wanted {
-        command: &args.command,
-        pid: args.pid,
-        time: args.time,
-        bytes: args.limit.len(),
-        manner,
-        interrupted,
-    };
+    let manner = Manner { small: true, fixed: !bounds.random, quiet: false };
+    let Bounds { time, bytes, .. } = *bounds;
+    let stop = interrupted.clone();
+    let wanted = Wanted { command, pid, time, bytes, manner, interrupted: stop };
     let mut tape = memory::record(&wanted, &folder.0.join("trace"))?;
-    tape.program = match args.command.first() {
-        Some(name) => files::name_of(&program(name)?)?,
-        None => host.read(format!("proc/{}/comm", args.pid.unwrap_or(0))).unwrap_or_default(),
-    };
-    tape.note = args.note.replace('\n', " ");
-    let output = args.output.clone();
-    let output = output.unwrap_or_else(|| format!("{}.recording", tape.program).into());
-    let bytes = tape.to_bytes();
-    fs::write(&output, &bytes).with_context(|| format!("cannot write {}", output.display()))?;
-    eprintln!(
-        "quire: {} touches of {} processes are recorded in {}, {} bytes.",
-        tape.touches(),
-        tape.processes,
-        output.display(),
-        bytes.len()
-    );
-    tape.limits.iter().for_each(|limit| eprintln!("quire: {limit}"));
-    Ok(())
+    // From now on a signal ends the command at once.
+    interrupted.store(true, Ordering::Relaxed);
+    tape.program = named
+        .or_else(|| host.read(format!("proc/{}/comm", pid?)))
+        .unwrap_or_else(|| "program".to_owned());
+    Ok(tape)
 }
 
 /// A time as people write it.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
     let scale = match unit {
@@ -158,18 +176,18 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs this command again in a mount namespace of its own; returns only when that fails.
-fn enter() -> anyhow::Error {
+fn enter(command: &str) -> anyhow::Error {
     let own = match env::current_exe() {
         Ok(own) => own,
         Err(e) => return anyhow::Error::new(e).context("the command does not find itself"),
     };
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "--"]).arg(own);
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "--"]).arg(own);
     let mut args: Vec<OsString> = env::args_os().skip(1).collect();
     // Behind the command's name, before the program's words.
-    let place = args.iter().position(|arg| arg == "record").map_or(args.len(), |at| at + 1);
+    let place = args.iter().position(|arg| arg == command).map_or(args.len(), |at| at + 1);
     args.insert(place, "--inside".into());
-    absent(command.args(args).exec(), "unshare", "util-linux")
+    absent(unshare.args(args).exec(), "unshare", "util-linux")
 }
 
 fn record(program: &Program<'_>, folder: &Path, note: &str) -> Result<Recording> {

@@ -139,6 +139,20 @@ impl Tape {
     }
 }
 
+/// Writes a recording to a file, and tells so.
+pub(crate) fn save(tape: &Tape, path: &Path) -> Result<()> {
+    let bytes = tape.to_bytes();
+    fs::write(path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    eprintln!(
+        "quire: {} touches of {} processes are recorded in {}, {} bytes.",
+        tape.touches(),
+        tape.processes,
+        path.display(),
+        bytes.len()
+    );
+    Ok(())
+}
+
 /// Reads a recording of either version from a file.
 pub(crate) fn load(path: &Path) -> Result<Tape> {
     let bytes = match fs::read(path) {

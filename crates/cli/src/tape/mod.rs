@@ -37,4 +37,4 @@ mod tests;
 
 pub(crate) use code::Writer;
 pub(crate) use event::{Access, Advice, Area, Backing, Event, Rights, Span};
-pub(crate) use head::{Tape, load};
+pub(crate) use head::{Tape, load, save};

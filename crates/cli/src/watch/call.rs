@@ -1,4 +1,4 @@
-//! System calls that no safe library offers: `ptrace`, `prctl`, `personality`.
+//! System calls that no safe library offers: `ptrace`, `prctl`, `personality`, `fork`.
 
 #![allow(unsafe_code)]
 
@@ -51,4 +51,19 @@ pub(super) fn same_addresses() -> io::Result<()> {
     // and nothing of this one.
     let done = unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Copies this process: 0 in the copy, and its number in the parent.
+///
+/// # Errors
+/// Those of `fork`; also when the process has other threads.
+pub(crate) fn fork() -> io::Result<i32> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("a process with threads is not copied"));
+    }
+    // SAFETY: The process has one thread, which is this one, and only this thread could start
+    // another. So no lock is held and no invariant is broken by a thread that the copy lacks: the
+    // copy is the same process with the same thread.
+    let pid = unsafe { libc::fork() };
+    if pid == -1 { Err(io::Error::last_os_error()) } else { Ok(pid) }
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::tape::{Area, Rights, Span};
+use crate::tape::{Area, Backing, Rights, Span};
+
+/// How far below a stack its next page may be.
+const STACK: u64 = 1 << 14;
 
 /// Areas by their first pages. None overlaps another.
 #[derive(Clone, Default)]
-pub(super) struct Areas {
+pub(in crate::advise) struct Areas {
     all: BTreeMap<u64, Area>,
     /// The area that was found last.
     last: Option<Area>,
@@ -14,7 +17,7 @@ pub(super) struct Areas {
 
 impl Areas {
     /// The area of `page`.
-    pub(super) fn find(&mut self, page: u64) -> Option<Area> {
+    pub(in crate::advise) fn find(&mut self, page: u64) -> Option<Area> {
         if let Some(last) = self.last.filter(|last| last.span.has(page)) {
             return Some(last);
         }
@@ -27,29 +30,29 @@ impl Areas {
     }
 
     /// The first area that begins behind `page`.
-    pub(super) fn behind(&self, page: u64) -> Option<Area> {
+    pub(in crate::advise) fn behind(&self, page: u64) -> Option<Area> {
         self.all.range(page + 1..).next().map(|(_, area)| *area)
     }
 
     /// All areas, ascending.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
+    pub(in crate::advise) fn iter(&self) -> impl Iterator<Item = &Area> {
         self.all.values()
     }
 
     /// The parts of areas within `span`, ascending.
-    pub(super) fn within(&self, span: Span) -> Vec<Area> {
+    pub(in crate::advise) fn within(&self, span: Span) -> Vec<Area> {
         let first = self.all.range(..=span.start).next_back().map_or(span.start, |(at, _)| *at);
         let areas = self.all.range(first..span.end.max(first)).map(|(_, area)| area.part(span));
         areas.filter(|part| part.span.count() > 0).collect()
     }
 
     /// Whether any area has a page of `span`.
-    pub(super) fn any(&self, span: Span) -> bool {
+    pub(in crate::advise) fn any(&self, span: Span) -> bool {
         self.all.range(..span.end).next_back().is_some_and(|(_, area)| area.span.end > span.start)
     }
 
     /// Adds an area where none is; it joins its neighbours where it can.
-    pub(super) fn add(&mut self, area: Area) {
+    pub(in crate::advise) fn add(&mut self, area: Area) {
         self.last = None;
         let mut area = area;
         let before = self.all.range(..area.span.start).next_back().map(|(_, before)| *before);
@@ -64,7 +67,7 @@ impl Areas {
     }
 
     /// Takes all parts of areas within `span` away.
-    pub(super) fn cut(&mut self, span: Span) -> Vec<Area> {
+    pub(in crate::advise) fn cut(&mut self, span: Span) -> Vec<Area> {
         self.last = None;
         let parts = self.within(span);
         for part in &parts {
@@ -84,15 +87,70 @@ impl Areas {
     }
 
     /// Changes all parts of areas within `span`.
-    pub(super) fn change(&mut self, span: Span, change: impl Fn(&mut Area)) {
+    pub(in crate::advise) fn change(&mut self, span: Span, change: impl Fn(&mut Area)) {
         for mut part in self.cut(span) {
             change(&mut part);
             self.add(part);
         }
     }
 
+    /// The stack above `page`, grown down to it, if there is one.
+    pub(in crate::advise) fn grow(&mut self, page: u64) -> Option<Area> {
+        let stack = self.behind(page).filter(|area| area.grows)?;
+        if stack.span.end - page > STACK {
+            return None;
+        }
+        let mut grown = *self.cut(stack.span).first()?;
+        grown.span.start = page;
+        self.add(grown);
+        Some(grown)
+    }
+
+    /// Puts the areas of `from` at `to`, where none is any more; with `keep`, they also stay. Pages
+    /// of `from` beyond the end of a shorter target are gone already.
+    pub(in crate::advise) fn relocate(&mut self, from: Span, to: Span, keep: bool) -> Moved {
+        let kept = Span::of(from.start, from.count().min(to.count()));
+        let more = Span { start: to.start + kept.count(), end: to.end };
+        let last = self.within(kept).last().copied().filter(|_| more.count() > 0);
+        let rest = last.map(|last| last.like(last.span.end, more));
+        let mut moved = Moved { parts: Vec::new(), rest };
+        if from.start != to.start {
+            moved.parts = self.cut(kept);
+        }
+        for part in &moved.parts {
+            let start = to.start + (part.span.start - from.start);
+            self.add(Area { span: Span::of(start, part.span.count()), ..*part });
+            if keep {
+                self.add(*part);
+            }
+        }
+        rest.into_iter().for_each(|rest| self.add(rest));
+        moved
+    }
+
     /// Changes the rights within `span`.
-    pub(super) fn protect(&mut self, span: Span, rights: Rights) {
+    pub(in crate::advise) fn protect(&mut self, span: Span, rights: Rights) {
         self.change(span, |area| area.rights = rights);
+    }
+}
+
+/// The result of a move.
+pub(in crate::advise) struct Moved {
+    /// The areas that have another place now, as they were.
+    pub(in crate::advise) parts: Vec<Area>,
+    /// The new area behind them.
+    pub(in crate::advise) rest: Option<Area>,
+}
+
+impl Area {
+    /// An area like this one, whose page at `behind` would be the first of `span`.
+    fn like(&self, behind: u64, span: Span) -> Area {
+        let backing = match self.backing {
+            Backing::File { file, first } => {
+                Backing::File { file, first: first + (behind - self.span.start) }
+            }
+            other => other,
+        };
+        Area { span, backing, ..*self }
     }
 }

@@ -15,9 +15,6 @@ use super::space::{Space, split};
 use super::tables::{Body, Entry, PAGES, Table};
 use crate::tape::{Access, Area, Backing, Span};
 
-/// How far below a stack its next page may be.
-const STACK: u64 = 1 << 14;
-
 /// Counts of faults and of work.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Counts {
@@ -96,7 +93,7 @@ pub(super) enum Touched {
 impl Around<'_> {
     /// The program touches a page.
     pub(super) fn touch(&mut self, space: &mut Space, page: u64, access: Access) -> Touched {
-        let Some(area) = space.areas.find(page).or_else(|| grow(space, page)) else {
+        let Some(area) = space.areas.find(page).or_else(|| space.areas.grow(page)) else {
             return Touched::Stray;
         };
         if !area.rights.allow(access) {
@@ -268,16 +265,4 @@ impl Around<'_> {
 /// The aligned pages of a folio of `order` around `page`.
 fn around(page: u64, order: u8) -> Span {
     Span::of(page >> order << order, 1 << order)
-}
-
-/// The stack above `page`, grown down to it, if there is one.
-fn grow(space: &mut Space, page: u64) -> Option<Area> {
-    let stack = space.areas.behind(page).filter(|area| area.grows)?;
-    if stack.span.end - page > STACK {
-        return None;
-    }
-    let mut grown = *space.areas.cut(stack.span).first()?;
-    grown.span.start = page;
-    space.areas.add(grown);
-    Some(grown)
 }

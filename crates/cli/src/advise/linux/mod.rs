@@ -17,15 +17,17 @@
 //! Pages of files and of shared memory are not modelled: a tape has the faults on them as they
 //! were, and how many pages each brought. The switches for private memory do not change them.
 
-mod rules;
-mod areas;
+pub(super) mod rules;
+pub(super) mod areas;
 mod folios;
 pub(super) mod tables;
 mod space;
 mod fault;
 mod collapse;
 mod replay;
+#[cfg(test)]
+mod naive;
 
 pub(super) use fault::Memory;
-pub(super) use replay::{Outcome, replay};
+pub(super) use replay::{Outcome, UPPER, replay};
 pub(super) use rules::{Setting, Word};

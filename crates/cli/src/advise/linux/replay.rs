@@ -5,11 +5,12 @@ use super::fault::{Around, Counts, Memory, Touched};
 use super::folios::Folios;
 use super::rules::Setting;
 use super::space::Space;
+use crate::advise::layout::Layout;
 use crate::advise::reach::{Reach, reach};
 use crate::tape::{Advice, Event, Tape};
 
-/// Bytes of a table's page, in pages.
-const UPPER: u64 = 3;
+/// Tables above those that have entries for pages.
+pub(in crate::advise) const UPPER: u64 = 3;
 
 /// The counts of a replay. Memory is in pages.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Outcome {
     pub(crate) tables: u64,
     /// The translations that the touched pages of the largest process need.
     pub(crate) reach: Reach,
+    /// The private memory of that process at its end.
+    pub(crate) layout: Layout,
 }
 
 /// Replays `tape` under `setting`.
@@ -112,7 +115,7 @@ impl Machine {
         let mut largest = living.max_by_key(|space| space.touched);
         if let Some(space) = &mut largest {
             self.out.end = self.folios.pages;
-            best(&mut self.out.reach, reach(&mut space.tables));
+            self.out.largest(space);
         }
         for space in self.spaces.iter().flatten() {
             self.out.peak = self.out.peak.max(space.peak);
@@ -163,9 +166,7 @@ impl Machine {
         }
         self.out.peak = self.out.peak.max(space.peak);
         self.out.tables = self.out.tables.max(space.most_tables + UPPER);
-        if space.touched > self.out.reach.touched {
-            best(&mut self.out.reach, reach(&mut space.tables));
-        }
+        self.out.largest(space);
         space.exit(&mut self.folios);
         self.spaces[self.current] = None;
     }
@@ -178,9 +179,13 @@ impl Machine {
     }
 }
 
-fn best(known: &mut Reach, other: Reach) {
-    if other.touched > known.touched {
-        *known = other;
+impl Outcome {
+    /// A process ends: it may be the one that has touched the most.
+    fn largest(&mut self, space: &mut Space) {
+        if space.touched > self.reach.touched {
+            self.reach = reach(&mut space.tables);
+            self.layout = Layout::of(&space.areas, &mut space.tables);
+        }
     }
 }
 

@@ -123,28 +123,17 @@ impl Space {
         if to.count() < from.count() {
             self.unmap(Span { start: from.start + to.count(), end: from.end }, folios);
         }
-        let moved = Span::of(from.start, from.count().min(to.count()));
-        let Some(last) = self.areas.within(moved).last().copied() else { return };
         if from.start == to.start {
-            if to.end > from.end {
-                let rest = Span { start: from.end, end: to.end };
-                self.map(like(&last, last.span.end, rest), folios);
+            let more = Span { start: from.end, end: to.end };
+            if more.count() > 0 {
+                self.unmap(more, folios);
             }
+            self.areas.relocate(from, to, keep);
             return;
         }
         self.unmap(to, folios);
-        let parts = self.areas.cut(moved);
-        for part in &parts {
-            let start = to.start + (part.span.start - from.start);
-            self.areas.add(Area { span: Span::of(start, part.span.count()), ..*part });
-            if keep {
-                self.areas.add(*part);
-            }
-        }
-        if to.count() > moved.count() {
-            let rest = Span { start: to.start + moved.count(), end: to.end };
-            self.areas.add(like(&last, last.span.end, rest));
-        }
+        self.areas.relocate(from, to, keep);
+        let moved = Span::of(from.start, from.count().min(to.count()));
         self.carry(moved, to.start);
         for block in self.tables.between(from.start / PAGES, from.end.div_ceil(PAGES)) {
             if !self.areas.any(Span::of(block * PAGES, PAGES)) {
@@ -215,17 +204,6 @@ impl Space {
         self.forget(Span { start: 0, end: u64::MAX }, folios, false);
         *self = Space { peak: self.peak, most_tables: self.most_tables, ..Space::new(self.number) };
     }
-}
-
-/// An area like `known`, whose page at `behind` would be the first of `span`.
-fn like(known: &Area, behind: u64, span: Span) -> Area {
-    let backing = match known.backing {
-        Backing::File { file, first } => {
-            Backing::File { file, first: first + (behind - known.span.start) }
-        }
-        other => other,
-    };
-    Area { span, backing, ..*known }
 }
 
 /// Clears the entries of `part`; how many pages went, and how many of them were touched.

@@ -37,6 +37,17 @@ impl Guard {
     /// Where they cannot be changed, the guard leaves everything as it is; `says` gets the reason,
     /// and a sentence about restored settings.
     pub(crate) fn new(host: &Host, says: &mut Vec<String>) -> Guard {
+        let guard = Guard::until_dropped(host, says);
+        if let Some(loan) = &guard.loan
+            && let Err(e) = restore_on_signals(Arc::downgrade(loan))
+        {
+            says.push(format!("An interrupt will leave the huge-page settings changed ({e})."));
+        }
+        guard
+    }
+
+    /// The same for a caller that ends by itself, and drops the guard, when a signal arrives.
+    pub(crate) fn until_dropped(host: &Host, says: &mut Vec<String>) -> Guard {
         let loan = match borrow(host, says) {
             Ok(loan) => Some(Arc::new(Mutex::new(loan))),
             Err(why) => {
@@ -44,12 +55,12 @@ impl Guard {
                 None
             }
         };
-        if let Some(loan) = &loan
-            && let Err(e) = restore_on_signals(Arc::downgrade(loan))
-        {
-            says.push(format!("An interrupt will leave the huge-page settings changed ({e})."));
-        }
         Guard { host: host.clone(), loan }
+    }
+
+    /// Whether the settings can be changed.
+    pub(crate) fn holds(&self) -> bool {
+        self.loan.is_some()
     }
 
     /// Lets advised areas have folios of `size` and of no other size above the base page.

@@ -17,9 +17,11 @@ const BUFFER: &str = "65536";
 
 /// The events of a process tree. Dropping it ends the trace.
 pub(super) struct Pipes {
+    /// Before the instance, since fields are dropped in this order: the kernel removes no
+    /// instance whose pipes are open.
+    pipes: Vec<Pipe>,
     instance: Instance,
     decoder: Decoder,
-    pipes: Vec<Pipe>,
     /// Read, and not yet given: from a time on at which other CPUs may have earlier ones.
     waiting: Vec<Seen>,
 }

@@ -34,8 +34,11 @@ pub(crate) struct Wanted<'a> {
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
-/// The pause when nothing happens.
-const PAUSE: Duration = Duration::from_millis(2);
+/// The pause between two looks at the trace: long, so that the program has the CPUs for itself, and
+/// short against the time in which a buffer fills up.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A look that finds this number of events is followed by the next at once.
+const BUSY: usize = 1 << 17;
 /// How long an exec's areas are waited for, and a program that was asked to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -177,7 +180,7 @@ fn follow(wanted: &Wanted<'_>, side: &Side, pipes: &mut Pipes, weave: &mut Weave
             let (seconds, touches) = (start.elapsed().as_secs(), weave.writer.touches());
             eprint!("\rquire: {seconds} s, {touches} touches ");
         }
-        if count == 0 {
+        if count < BUSY {
             sleep(PAUSE);
         }
     }

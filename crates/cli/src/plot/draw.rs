@@ -1,4 +1,4 @@
-//! Plots as inline SVG. The only module that knows the plotting crate.
+//! Lines and bars.
 //!
 //! The x axis is logarithmic to base two, because every size is a power of two and the caches'
 //! sizes are where the lines bend.
@@ -13,28 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 
-const WIDTH: u32 = 920;
-const HEIGHT: u32 = 400;
-const FONT: &str = "system-ui, sans-serif";
-const INK: RGBColor = RGBColor(0x33, 0x3a, 0x45);
-const GRID: RGBColor = RGBColor(0xe6, 0xe8, 0xec);
-/// Colours that stay apart also for colour-blind readers (Okabe and Ito), then some more.
-const COLORS: [RGBColor; 12] = [
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0x56, 0xb4, 0xe9),
-    RGBColor(0xa6, 0x76, 0x1d),
-    RGBColor(0x7a, 0x5c, 0xc4),
-    RGBColor(0x9c, 0x8f, 0x6e),
-    RGBColor(0x66, 0xa6, 0x1e),
-    RGBColor(0xb0, 0x3a, 0x5b),
-    RGBColor(0x2f, 0x8f, 0x9d),
-    RGBColor(0xc4, 0xb4, 0x54),
-];
-const MARK: RGBColor = RGBColor(0xd5, 0x3e, 0x1f);
-const BASELINE: RGBColor = RGBColor(0x20, 0x24, 0x2c);
+use super::dots::{self, Dot};
+use super::style::{BASELINE, FONT, GRID, HEIGHT, INK, MARK, WIDTH, color_at, css, failed};
 
 /// A plot, as a run saves it.
 #[derive(Clone, Serialize, Deserialize, Debug)]
@@ -50,6 +30,8 @@ enum Shape {
     Lines(Vec<Line>),
     /// The names of the parts of each bar, and groups of bars.
     Bars(Vec<String>, Vec<(String, Vec<Bar>)>),
+    /// The label of the x axis, and points.
+    Dots(String, Vec<Dot>),
 }
 
 impl Plot {
@@ -69,11 +51,18 @@ impl Plot {
         Plot { caption: caption.to_owned(), y: y.to_owned(), shape: Shape::Bars(parts, groups) }
     }
 
+    /// Points, each with its name.
+    pub(crate) fn dots(caption: &str, [x, y]: [&str; 2], dots: Vec<Dot>) -> Plot {
+        let shape = Shape::Dots(x.to_owned(), dots);
+        Plot { caption: caption.to_owned(), y: y.to_owned(), shape }
+    }
+
     /// Whether there is anything to draw.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.shape {
             Shape::Lines(all) => all.iter().all(|line| line.points.is_empty()),
             Shape::Bars(_, groups) => groups.iter().all(|(_, bars)| bars.is_empty()),
+            Shape::Dots(_, dots) => dots.is_empty(),
         }
     }
 
@@ -84,6 +73,10 @@ impl Plot {
             Shape::Bars(parts, groups) => {
                 let legend = parts.iter().enumerate().map(|(at, n)| (n.clone(), part_color(at)));
                 Ok((bars(&self.y, groups)?, legend.collect()))
+            }
+            Shape::Dots(x, all) => {
+                let name = |at: usize| (all[at].name.clone(), css(dots::color(all, at)));
+                Ok((dots::draw(x, &self.y, all)?, (0..all.len()).map(name).collect()))
             }
         }
     }
@@ -131,7 +124,7 @@ fn color(lines: &[Line], at: usize) -> RGBColor {
         Weight::Baseline => BASELINE,
         Weight::Second => RGBColor(0x6b, 0x72, 0x80),
         Weight::Limit => RGBColor(0xd9, 0xdd, 0xe4),
-        Weight::Thin => COLORS[thin % COLORS.len()],
+        Weight::Thin => color_at(thin),
     }
 }
 
@@ -148,10 +141,6 @@ fn part_color(index: usize) -> String {
 fn bar_color(index: usize) -> RGBColor {
     [RGBColor(0x9d, 0xb4, 0xc9), MARK, RGBColor(0x2b, 0x5c, 0x8a), RGBColor(0x8a, 0x94, 0xa6)]
         [index % 4]
-}
-
-fn css(color: RGBColor) -> String {
-    format!("#{:02x}{:02x}{:02x}", color.0, color.1, color.2)
 }
 
 /// Values against sizes; an error without any.
@@ -296,10 +285,6 @@ fn text(
 
 fn log2(size: Size) -> f64 {
     (size.bytes() as f64).log2()
-}
-
-fn failed(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("a plot cannot be drawn: {error}")
 }
 
 #[cfg(test)]

@@ -1,0 +1,105 @@
+//! `--verify`: the program on this Linux, under each setting that is shown.
+
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+
+use super::linux::Setting;
+use super::measure::{Measured, Run, run};
+use super::search::{Search, single};
+use crate::host::thp::Guard;
+use crate::stats::Summary;
+
+/// A setting with what was measured under it.
+pub(super) type Proven = Vec<(Setting, Measured)>;
+
+/// Runs `command` under all `settings`, `runs` times each: in each round once under each setting.
+pub(super) fn verify(
+    command: &[OsString],
+    settings: &[Setting],
+    page: u64,
+    runs: u32,
+    guard: &Guard,
+) -> Result<Proven> {
+    let mut all: Vec<Vec<Run>> = vec![Vec::new(); settings.len()];
+    // Once for nothing: files come into the cache.
+    run(command)?;
+    for _ in 0..runs {
+        for (setting, into) in settings.iter().zip(&mut all) {
+            guard.put(&setting.switches(page)).context("a switch cannot be set")?;
+            into.push(run(command)?);
+        }
+    }
+    let measured = settings.iter().zip(&all);
+    Ok(measured.filter_map(|(setting, runs)| Some((*setting, Measured::of(runs)?))).collect())
+}
+
+/// The settings to run under: those that are shown, and each size alone where `every` says so.
+pub(super) fn settings(search: &Search, every: bool) -> Vec<Setting> {
+    let mut all: Vec<Setting> = search.kept().iter().map(|it| it.setting).collect();
+    let more = single().filter(|setting| every && !all.contains(setting)).collect::<Vec<_>>();
+    all.extend(more);
+    all
+}
+
+/// How far a prediction is from what was measured, in per cent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Off {
+    /// From the median.
+    median: f64,
+    /// From the nearest run; 0 where the prediction lies between two runs.
+    nearest: f64,
+}
+
+impl Off {
+    fn of(predicted: u64, measured: &Summary) -> Off {
+        let predicted = predicted as f64;
+        let near = predicted.clamp(measured.min, measured.max);
+        Off { median: error(predicted, measured.median), nearest: error(predicted, near) }
+    }
+}
+
+/// The errors of faults and of peaks, for each setting.
+pub(super) fn errors(search: &Search, proven: &Proven) -> [Vec<Off>; 2] {
+    let pairs = proven.iter().filter_map(|(setting, it)| Some((search.of(*setting)?, it)));
+    pairs.map(|(it, m)| (Off::of(it.faults, &m.faults), Off::of(it.peak, &m.peak))).unzip().into()
+}
+
+/// How far `predicted` is from `measured`, in per cent.
+pub(super) fn error(predicted: f64, measured: f64) -> f64 {
+    if measured == 0.0 { 0.0 } else { 100.0 * (predicted - measured) / measured }
+}
+
+/// All errors in one sentence.
+pub(super) fn verdict([faults, peaks]: &[Vec<Off>; 2]) -> String {
+    let part = |all: &[Off], figure: fn(&Off) -> f64| {
+        let sizes: Vec<f64> = all.iter().map(|off| figure(off).abs()).collect();
+        Summary::of(&sizes).map_or((0.0, 0.0), |all| (all.median, all.max))
+    };
+    let (median, worst) = part(faults, |off| off.median);
+    let (peak, worst_peak) = part(peaks, |off| off.median);
+    let nearest = part(faults, |off| off.nearest).1.max(part(peaks, |off| off.nearest).1);
+    format!(
+        "Faults are predicted within {median:.1} % at the median and {worst:.1} % at the worst, \
+         the peak within {peak:.1} % and {worst_peak:.1} %; no prediction is further than \
+         {nearest:.1} % from the nearest run."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f1_errors_are_shares_of_what_was_measured() {
+        assert_eq!([error(110.0, 100.0), error(90.0, 100.0), error(1.0, 0.0)], [10.0, -10.0, 0.0]);
+        let of = |predicted, runs: &[f64]| Off::of(predicted, &Summary::of(runs).unwrap());
+        let inside = of(103, &[98.0, 100.0, 104.0]);
+        assert_eq!(inside, Off { median: 3.0, nearest: 0.0 });
+        let outside = of(94, &[94.0, 100.0, 104.0]);
+        let above = of(110, &[100.0]);
+        let verdict = verdict(&[vec![inside, outside], vec![above]]);
+        for word in ["within 4.5 % at the median", "6.0 % at", "10.0 % and 10.0 %", "than 10.0 %"] {
+            assert!(verdict.contains(word), "{word} in {verdict}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Plots as inline SVG: the only module that knows the plotting crate.
+
+mod style;
+mod dots;
+mod draw;
+
+pub(crate) use dots::Dot;
+pub(crate) use draw::{Bar, Line, Plot, Weight};
