@@ -135,13 +135,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let flags = area.flags - AreaFlags::TRACKED;
         let set = change.writer().set(Area { span, flags, backing, ..area });
         debug_assert!(left.and(set).is_ok(), "the tree was stocked and the place is free");
-        if stays {
-            // Faults wait until it is flushed; see `Section::hold`.
-            change.move_entries(old, span.start, PageSpan::new(old.start, old.start));
-        } else {
-            change.move_entries(old, span.start, self.hole(space, old));
-            change.open();
-        }
+        let hole = if stays { PageSpan::new(old.start, old.start) } else { self.hole(space, old) };
+        // Both places are held until the end, which flushes: the frames live on at the new place,
+        // and a CPU that took them out there would flush that place only.
+        change.move_entries(old, span.start, hole);
         change.count(Event::EntriesMoved);
         Ok(span)
     }

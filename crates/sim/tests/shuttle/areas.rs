@@ -1,9 +1,10 @@
 //! Areas that go, move and lose rights, while others fault in them.
 
-use quire::Error;
+use quire::{Error, Move};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
 use quire_units::{Order, PageSpan, Prot};
+use shuttle::sync::mpsc::channel;
 use shuttle::thread;
 
 use crate::explore;
@@ -119,4 +120,54 @@ fn collapsed<A: Arch>(config: Config) {
 #[test]
 fn b4_a_writer_keeps_what_it_wrote_while_folios_become_one() {
     explore(|| collapsed::<X86_64>(Config::x86_64()));
+}
+
+/// CPU 1 moves an area whose pages CPU 2 has in its TLB. When the flush has reached the first CPU
+/// only, CPU 0 pages out: a page that it finds at the new place, and frees after a flush of that
+/// place, would still be reachable at the old one.
+fn moved_beside_page_out<A: Arch>(config: Config) {
+    play::<A>(config, |scene| {
+        let (ready, warm) = channel();
+        let (begun, half) = channel();
+        let (freed, goes_on) = channel();
+        let (moved, over) = channel::<()>();
+        let target = scene.page(64);
+        thread::scope(|scope| {
+            let entered = ready.clone();
+            scope.spawn(move || {
+                scene.on(2, |runner| {
+                    (0..FOLIO).for_each(|at| runner.write(&scene.space, scene.page(at), 7 + at));
+                    ready.send(()).expect("the mover waits");
+                    over.recv().expect("the area moves");
+                });
+            });
+            scope.spawn(move || {
+                scene.on(1, |runner| {
+                    (0..2).for_each(|_| warm.recv().expect("both enter the space"));
+                    scene.mm.hardware().midway(move || {
+                        begun.send(()).expect("the other waits");
+                        goes_on.recv().expect("the other returns");
+                    });
+                    let span = scene.span();
+                    let to = || scene.mm.remap(&scene.space, span, span.count(), Move::To(target));
+                    runner.operation("move", to).expect("there is room");
+                    (0..FOLIO).for_each(|at| {
+                        assert_eq!(runner.read(&scene.space, target.add(at)), 7 + at);
+                    });
+                    moved.send(()).expect("the other waits");
+                });
+            });
+            scene.on(0, |runner| {
+                entered.send(()).expect("the mover waits");
+                half.recv().expect("the area moves");
+                runner.page_out(&scene.space, PageSpan::new(target, target.add(FOLIO)));
+                freed.send(()).expect("the mover waits");
+            });
+        });
+    });
+}
+
+#[test]
+fn i6_no_page_is_freed_while_a_tlb_reaches_it_at_the_place_that_it_moved_from() {
+    explore(|| moved_beside_page_out::<X86_64>(Config::x86_64()));
 }

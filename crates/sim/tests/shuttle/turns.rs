@@ -11,6 +11,7 @@ use std::ops::Range;
 use quire_hw::{Flush, FrameRun, Hardware, Memory, Poisoned, Profile, Reuse, TableFrame};
 use quire_machine::{Cpu, Machine};
 use quire_units::{CpuId, CpuSet, FrameSpan, Pfn};
+use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 
 shuttle::thread_local! {
@@ -22,11 +23,20 @@ shuttle::thread_local! {
 pub(crate) struct Turns<'m, 'r> {
     machine: &'m Machine<'r>,
     turn: AtomicU64,
+    /// To be done once, between two CPUs of a flush.
+    midway: Mutex<Option<Act>>,
 }
+
+type Act = Box<dyn FnOnce() + Send>;
 
 impl<'m, 'r> Turns<'m, 'r> {
     pub(crate) fn new(machine: &'m Machine<'r>) -> Self {
-        Self { machine, turn: AtomicU64::new(0) }
+        Self { machine, turn: AtomicU64::new(0), midway: Mutex::new(None) }
+    }
+
+    /// The next flush of several CPUs does `act` when the first of them has obeyed.
+    pub(crate) fn midway(&self, act: impl FnOnce() + Send + 'static) {
+        *self.midway.lock().expect("a model that panics is over") = Some(Box::new(act));
     }
 
     /// The machine, with the calling thread as one of its CPUs; the others have had their turns.
@@ -83,7 +93,10 @@ impl Memory for Turns<'_, '_> {
 
 impl Hardware for Turns<'_, '_> {
     fn flush(&self, flush: &Flush<'_>) {
-        for cpu in flush.cpus.iter() {
+        for (at, cpu) in flush.cpus.iter().enumerate() {
+            let act =
+                if at == 1 { self.midway.lock().ok().and_then(|mut act| act.take()) } else { None };
+            act.into_iter().for_each(|act| act());
             let one = CpuSet::new();
             one.insert(cpu);
             self.machine().flush(&Flush { cpus: &one, ..*flush });
