@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use quire::inject::Phys;
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_hw::DirectMap;
 use quire_machine::Config;
@@ -57,7 +57,8 @@ pub fn phys(bytes: &[u8]) {
     let mut slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
     let mut caches: Vec<CpuCache> = (0..3).map(|_| CpuCache::new()).collect();
     let zones = [FrameSpan::new(Pfn::new(0), 200), FrameSpan::new(Pfn::new(200), FRAMES - 200)];
-    let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &zones).expect("sound");
+    let mut lent = zones.map(Zone::new);
+    let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &mut lent).expect("sound");
     let (low, high) = run.split_at(zones[0].count);
     phys.add(low).expect("the zone is RAM");
     phys.add(high).expect("the zone is RAM");

@@ -126,6 +126,9 @@ struct Run {
     /// Which CPUs, as QEMU names them, such as rv64,svnapot=on; the one that can do the most
     #[arg(long)]
     cpu: Option<String>,
+    /// The board, as QEMU names it, such as virt,gic-version=2; the usual one of the ISA
+    #[arg(long)]
+    board: Option<String>,
     /// How much memory it has. Quire's kernel needs 32M, Linux 128M, and both twice the initramfs
     /// more
     #[arg(long, default_value = "2G")]
@@ -307,6 +310,7 @@ fn run(root: &Path, words: Run) -> ExitCode {
         isa: words.arch,
         cpus: words.smp,
         cpu: words.cpu,
+        board: words.board,
         memory: words.mem,
         thp: words.thp,
         accel: words.accel,

@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use buddy_system_allocator::{LockedFrameAllocator, LockedHeap};
 use quire::hw::FrameRun;
 use quire::inject::Phys;
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::units::{CpuId, FrameSpan, Order, Pfn};
 
 use crate::report::{Report, Variant};
@@ -186,7 +186,8 @@ pub(crate) fn compare(report: &mut Report) {
     let mut slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::empty()).collect();
     let mut caches = [const { CpuCache::new() }; 2];
     let all = FrameSpan::new(Pfn::new(0), FRAMES);
-    let phys = Phys::new(all.start, &mut slots, &mut caches, &[all]).expect("the setup is sound");
+    let mut zones = [Zone::new(all)];
+    let phys = Phys::new(all.start, &mut slots, &mut caches, &mut zones).expect("sound");
     phys.add(numbers(all)).expect("the zone has all frames");
     let tree = LockedFrameAllocator::<33>::new();
     tree.lock().add_frame(0, FRAMES as usize);

@@ -20,7 +20,7 @@ use quire::hw::{
     Chosen, DirectMap, Flush, Hardware, HasMemory, Memory, MemoryTypes, Profile, Ram, Reuse,
 };
 use quire::inject::{Gather, Phys, Tables, Target};
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::tags::Tag;
 use quire::units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use rustix::time::{ClockId, clock_gettime};
@@ -180,8 +180,8 @@ pub(crate) fn compare(report: &mut Report) {
         DirectMap::new(ram, Pfn::new(0x100), X86_64::PAGE_SHIFT).expect("whole pages");
     let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::empty()).collect();
     let mut caches = [CpuCache::new()];
-    let zones = [frames.span()];
-    let phys = Phys::new(frames.start(), &mut slots, &mut caches, &zones).expect("sound");
+    let mut zones = [Zone::new(frames.span())];
+    let phys = Phys::new(frames.start(), &mut slots, &mut caches, &mut zones).expect("sound");
     phys.add(frames).expect("the zone has all frames");
     let board = Board { ram: Ram::new(ram, Chosen::default_with_vectors()) };
     let mut taken = [(); 3].map(|()| [Vec::new(), Vec::new()]);

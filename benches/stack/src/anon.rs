@@ -50,7 +50,7 @@ pub fn measure(mm: &Memory, paint: &mut Paint) {
     let mut root = Some(root(mm));
     paint.measure("space_in", LONG, || {
         let root = root.take().expect("once");
-        mm.spaces().space_in(&mut place, root, Asid(1), WINDOW).expect("sound");
+        mm.space_in(&mut place, root, Asid(1), WINDOW).expect("sound");
     });
     let parent = Process { mm, space: place.take().expect("it is there") };
     areas(&parent, paint);
@@ -63,7 +63,7 @@ pub fn measure(mm: &Memory, paint: &mut Paint) {
     leave(&parent, &child, paint);
     let mut spaces = [Some(parent.space), Some(child.space)];
     paint.measure("destroy_in", LONG, || {
-        spaces.iter_mut().for_each(|space| mm.spaces().destroy_in(space));
+        spaces.iter_mut().for_each(|space| mm.destroy_in(space));
     });
 }
 
@@ -131,7 +131,7 @@ fn faults(of: &Process<'_>, paint: &mut Paint) {
             &Request::anon(4).at(At::Fixed(Vpn::new(0x80_0000))).flags(AreaFlags::GROWS_DOWN),
         )
         .expect("there is room");
-    paint.measure("fault: a stack grows", LONG, || {
+    paint.measure("fault: a stack grows", FAULT, || {
         of.fault(Vpn::new(stack.start.get() - 20), Access::Write);
     });
     paint.measure("fault: refused", FAULT, || {
@@ -158,7 +158,7 @@ fn fork(of: &Process<'_>, child: &mut Option<Space>, paint: &mut Paint) {
     let mut root = Some(root(mm));
     paint.measure("fork_in", LONG, || {
         let root = root.take().expect("once");
-        mm.spaces().fork_in(child, space, root, Asid(2)).expect("memory");
+        mm.fork_in(child, space, root, Asid(2)).expect("memory");
     });
     mm.unpin(pinned);
 }

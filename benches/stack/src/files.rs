@@ -36,30 +36,32 @@ fn touch(mm: &Memory, space: &Space, span: PageSpan, access: Access) {
 
 /// Measures them all.
 pub fn measure(mm: &Memory, paint: &mut Paint) {
-    let space = mm.space(Asid(3), WINDOW).expect("memory");
-    let all = [&space];
+    let mut place = None;
+    let root = crate::anon::root(mm);
+    let space = &*mm.space_in(&mut place, root, Asid(3), WINDOW).expect("sound");
+    let all = [space];
     let spaces = &all[..];
     let mut file = FileId(0);
     paint.measure("open", FAULT, || {
         file = mm.files().open(Store::ReadWrite, PAGES, Order::ZERO).expect("a free file");
     });
     let shown = Request::anon(PAGES).backing(Backing::File { id: file, page: 0 });
-    let shared = mm.map(&space, &shown.flags(AreaFlags::SHARED)).expect("there is room");
-    let own = mm.map(&space, &shown).expect("there is room");
-    let code = mm.map(&space, &shown.prot(Prot::READ | Prot::EXEC)).expect("there is room");
+    let shared = mm.map(space, &shown.flags(AreaFlags::SHARED)).expect("there is room");
+    let own = mm.map(space, &shown).expect("there is room");
+    let code = mm.map(space, &shown.prot(Prot::READ | Prot::EXEC)).expect("there is room");
     let mut reads = None;
     paint.measure("fault: a page to be read", FAULT, || {
-        if let Err(Stop::Need(Need::Read(lack))) = mm.fault(&space, own.start, Access::Read) {
+        if let Err(Stop::Need(Need::Read(lack))) = mm.fault(space, own.start, Access::Read) {
             reads = Some(lack);
         }
     });
     paint.measure("next_read, read_done", FAULT, || read(mm, reads.take().expect("it lacks one")));
     paint.measure("fault: a file", FAULT, || {
-        touch(mm, &space, own, Access::Read);
-        touch(mm, &space, code, Access::Execute);
+        touch(mm, space, own, Access::Read);
+        touch(mm, space, code, Access::Execute);
     });
-    paint.measure("fault: COW of a file", FAULT, || touch(mm, &space, own, Access::Write));
-    paint.measure("fault: a shared file", FAULT, || touch(mm, &space, shared, Access::Write));
+    paint.measure("fault: COW of a file", FAULT, || touch(mm, space, own, Access::Write));
+    paint.measure("fault: a shared file", FAULT, || touch(mm, space, shared, Access::Write));
     paint.measure("next_write, write_done", LONG, || write(mm, file, spaces));
     paint.measure("read", FAULT, || {
         let mut reader = Readahead::default();
@@ -72,7 +74,7 @@ pub fn measure(mm: &Memory, paint: &mut Paint) {
         }
     });
     paint.measure("collapse_file", FILES_CHANGE, || {
-        let _ = mm.reclaim().collapse_file(&space, code, spaces);
+        let _ = mm.reclaim().collapse_file(space, code, spaces);
     });
     paint.measure(
         "reclaim of files",
@@ -81,11 +83,10 @@ pub fn measure(mm: &Memory, paint: &mut Paint) {
             while mm.reclaim().reclaim(300, spaces).pages() > 0 {}
         },
     );
-    touch(mm, &space, shared, Access::Write);
+    touch(mm, space, shared, Access::Write);
     paint.measure("truncate", FILES_CHANGE, || {
         mm.files().truncate(file, 100, spaces).expect("it is open");
     });
-    let mut space = Some(space);
-    paint.measure("destroy_in: files", LONG, || mm.spaces().destroy_in(&mut space));
+    paint.measure("destroy_in: files", LONG, || mm.destroy_in(&mut place));
     paint.measure("close", LONG, || mm.files().close(file).expect("it is open"));
 }

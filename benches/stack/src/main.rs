@@ -21,11 +21,11 @@ use core::cell::UnsafeCell;
 use quire::arch::Arch;
 use quire::cache::File;
 use quire::hw::{Chosen, DirectMap, MemoryTypes, Profile, Ram, Transitions};
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::stats::Counters;
 use quire::swap::Swap;
 use quire::units::{PageSpan, Pfn, Vpn};
-use quire::{Mm, Parts};
+use quire::{Group, Mm, Parts};
 
 use board::Board;
 use paint::Paint;
@@ -45,7 +45,7 @@ pub type Space = quire::space::Space<Format>;
 pub const FAULT: usize = 3 << 10;
 pub const LONG: usize = 4 << 10;
 pub const FILES_CHANGE: usize = 5 << 10;
-const BEGIN: usize = 7 << 10;
+const BEGIN: usize = 1 << 10;
 
 /// Where areas go.
 pub const WINDOW: PageSpan = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x100_0000));
@@ -75,6 +75,7 @@ static CACHES: Once<[CpuCache; 1]> = Once(UnsafeCell::new([CpuCache::new()]));
 static COUNTERS: [Counters; 1] = [Counters::new()];
 static FILES: [File; 4] = [const { File::new() }; 4];
 static SWAPS: [Swap; 1] = [Swap::new()];
+static GROUPS: [Group; 1] = [Group::new()];
 
 extern "C" fn main() -> ! {
     // SAFETY: this is the one place, and it is entered once.
@@ -88,15 +89,15 @@ extern "C" fn main() -> ! {
         clear_unit_bytes: u64::MAX,
     };
     let board = Board { ram: Ram::new(ram, Chosen::default_for_cpu()), profile };
-    let zones = [frames.span()];
+    let mut zones = [Zone::new(frames.span())];
     let mut paint = Paint::new();
     let mut mm = None;
     {
-        let (board, zones) = (&raw const board, &raw const zones);
+        let (board, zones) = (&raw const board, &raw mut zones);
         // SAFETY: neither ends before the machine does.
-        let (board, zones) = unsafe { (&*board, &*zones) };
+        let (board, zones) = unsafe { (&*board, &mut *zones) };
         let parts = Parts::new(frames.start(), slots, caches, &COUNTERS, zones);
-        let mut parts = Some(parts.files(&FILES).swaps(&SWAPS));
+        let mut parts = Some(parts.files(&FILES).swaps(&SWAPS).groups(&GROUPS));
         paint.measure("Mm::new", BEGIN, || mm = Mm::new(board, parts.take().expect("once")).ok());
     }
     let mm = mm.as_ref().expect("sound parts");

@@ -12,7 +12,7 @@ use core::panic::PanicInfo;
 
 use quire::arch::Sv39;
 use quire::space::{Request, Space};
-use quire::units::{Access, Asid, PageSpan, Prot};
+use quire::units::{Access, Asid, Order, PageSpan, Prot};
 use quire::Mm;
 
 use board::Board;
@@ -27,13 +27,19 @@ static SIZES: [usize; 2] = [size_of::<Memory<'_>>(), size_of::<Space<Sv39>>()];
 /// The calls of one program.
 #[no_mangle]
 #[allow(improper_ctypes_definitions)]
-pub extern "C" fn _start(mm: &Memory<'_>, request: &Request, window: &PageSpan) -> u64 {
-    let Ok(space) = mm.space(Asid(1), *window) else { return 1 };
-    let Ok(area) = mm.map(&space, request) else { return 2 };
-    let write = mm.fault(&space, area.start, Access::Write).is_ok();
-    let protected = mm.protect(&space, area, Prot::READ).is_ok();
-    let unmapped = mm.unmap(&space, area).is_ok();
-    mm.destroy(space);
+pub extern "C" fn _start(
+    mm: &Memory<'_>,
+    place: &mut Option<Space<Sv39>>,
+    request: &Request,
+    window: &PageSpan,
+) -> u64 {
+    let Some(root) = mm.phys().alloc(Order::ZERO) else { return 1 };
+    let Ok(space) = mm.space_in(place, root, Asid(1), *window) else { return 1 };
+    let Ok(area) = mm.map(space, request) else { return 2 };
+    let write = mm.fault(space, area.start, Access::Write).is_ok();
+    let protected = mm.protect(space, area, Prot::READ).is_ok();
+    let unmapped = mm.unmap(space, area).is_ok();
+    mm.destroy_in(place);
     u64::from(write && protected && unmapped)
 }
 

@@ -22,7 +22,7 @@ use quire::hw::{
     Chosen, DirectMap, Flush, FrameRun, Hardware, HasMemory, Memory, MemoryTypes, Profile, Ram,
     Reuse,
 };
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::space::Request;
 use quire::stats::{Counters, Event};
 use quire::units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
@@ -105,10 +105,9 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     // README: from here
     // The library has no heap: it borrows 32 bytes for each frame, and a little for each CPU.
     let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::empty()).collect();
-    let mut caches = [CpuCache::new()];
-    let counters = [Counters::new()];
-    let zones = [frames.span()];
-    let parts = Parts::new(frames.start(), &mut slots, &mut caches, &counters, &zones);
+    let (mut caches, counters) = ([CpuCache::new()], [Counters::new()]);
+    let mut zones = [Zone::new(frames.span())];
+    let parts = Parts::new(frames.start(), &mut slots, &mut caches, &counters, &mut zones);
     let mm = Manager::new(&board, parts)?;
     mm.add(frames)?;
 
@@ -122,46 +121,47 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
 
     // A process, over a root with the kernel's half; it goes into CR3. Areas lie in the window.
     let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));
-    let space = mm.space_over(root(&mm, &kernel)?, Asid(1), window)?;
+    let (mut process, mut other) = (None, None);
+    let space = mm.space_in(&mut process, root(&mm, &kernel)?, Asid(1), window)?;
     space.enter(CpuId::new(0));
 
     // mmap: 256 KiB to read and write. This only records the area; no memory is taken.
-    let area = mm.map(&space, &Request::anon(64))?;
-    assert_eq!(mm.resident(&space), 0);
+    let area = mm.map(space, &Request::anon(64))?;
+    assert_eq!(mm.resident(space), 0);
 
     // The program touches page 5 of it, and the trap handler calls `fault`: it maps one zeroed
     // folio of 16 pages, and the program goes on. One fault instead of sixteen.
-    let got = mm.fault(&space, area.start.add(5), Access::Write)?;
+    let got = mm.fault(space, area.start.add(5), Access::Write)?;
     println!("  fault    {got:?}");
-    assert_eq!(mm.resident(&space), 16);
+    assert_eq!(mm.resident(space), 16);
 
     // `populate` maps all of an area ahead of its use, without a fault for each folio.
-    println!("  populate {:?}", mm.populate(&space, area)?);
+    println!("  populate {:?}", mm.populate(space, area)?);
 
     // A child with the same contents: a write of either copies what the other still has.
-    let child = mm.fork_over(&space, root(&mm, &kernel)?, Asid(2))?;
-    println!("  fork     {:?}", mm.fault(&child, area.start, Access::Write)?);
-    mm.destroy(child);
+    let child = mm.fork_in(&mut other, space, root(&mm, &kernel)?, Asid(2))?;
+    println!("  fork     {:?}", mm.fault(child, area.start, Access::Write)?);
+    mm.destroy_in(&mut other);
 
     // When `protect` returns, no CPU can write these pages any more: the flush is over.
     let middle = PageSpan::new(area.start.add(20), area.start.add(28));
-    mm.protect(&space, middle, Prot::READ)?;
-    let refused = mm.fault(&space, middle.start, Access::Write);
+    mm.protect(space, middle, Prot::READ)?;
+    let refused = mm.fault(space, middle.start, Access::Write);
     println!("  fault    {}", refused.expect_err("a store to read-only pages"));
 
     // When `unmap` returns, its pages are gone. A folio stays while other pages of it are mapped.
-    mm.unmap(&space, PageSpan::new(area.start.add(8), area.start.add(24)))?;
-    assert_eq!(mm.resident(&space), 48);
+    mm.unmap(space, PageSpan::new(area.start.add(8), area.start.add(24)))?;
+    assert_eq!(mm.resident(space), 48);
 
     // The space's memory by folio size; and the events that led there.
-    mm.spaces().folio_map(&space, report);
+    mm.spaces().folio_map(space, report);
     let totals = mm.totals();
     for event in [Event::Fault, Event::EntriesMade, Event::EntriesCleared, Event::Flush] {
         println!("  {:<16} {:>4}", event.name(), totals.event(event));
     }
 
     // The process ends: after one flush, all memory is free again.
-    mm.destroy(space);
+    mm.destroy_in(&mut process);
     assert_eq!(mm.phys().free_frames(), free);
     // README: to here
     Ok(())

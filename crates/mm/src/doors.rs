@@ -95,10 +95,10 @@
 //! ```compile_fail,E0603
 //! # #![forbid(unsafe_code)]
 //! # use quire::{hw::FrameRun, units::{CpuId, Pfn}};
-//! use quire::phys::{CpuCache, Phys, Slot};
+//! use quire::phys::{CpuCache, Phys, Slot, Zone};
 //!
 //! fn free(slots: &mut [Slot], caches: &mut [CpuCache], run: FrameRun) {
-//!     let phys = Phys::new(Pfn::new(0), slots, caches, &[run.span()]).unwrap();
+//!     let phys = Phys::new(Pfn::new(0), slots, caches, &mut [Zone::new(run.span())]).unwrap();
 //!     phys.free(CpuId::new(0), run);
 //! }
 //! ```

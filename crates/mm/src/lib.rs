@@ -14,7 +14,7 @@
 //!
 //! use quire::arch::{Arch, X86_64};
 //! use quire::hw::{Memory, Reuse};
-//! use quire::phys::{CpuCache, Slot};
+//! use quire::phys::{CpuCache, Slot, Zone};
 //! use quire::space::Request;
 //! use quire::stats::Counters;
 //! use quire::units::{Access, Asid, Order, PageSpan, Vpn};
@@ -29,8 +29,8 @@
 //! // One slot for each frame, one cache and one set of counters for each CPU.
 //! let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::empty()).collect();
 //! let (mut caches, counters) = ([CpuCache::new()], [Counters::new()]);
-//! let zones = [frames.span()];
-//! let parts = Parts::new(frames.start(), &mut slots, &mut caches, &counters, &zones);
+//! let mut zones = [Zone::new(frames.span())];
+//! let parts = Parts::new(frames.start(), &mut slots, &mut caches, &counters, &mut zones);
 //! let mm = Mm::<X86_64, _>::new(&machine, parts)?;
 //! mm.add(frames)?;
 //! mm.policy().set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
@@ -44,11 +44,12 @@
 //!
 //! // A process maps 64 pages and touches one: the fault brings a folio of 16.
 //! let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));
-//! let space = mm.space_over(root.dirtied(), Asid(1), window)?;
-//! let area = mm.map(&space, &Request::anon(64))?;
-//! mm.fault(&space, area.start.add(5), Access::Write)?;
-//! assert_eq!(mm.resident(&space), 16);
-//! mm.destroy(space);
+//! let mut process = None;
+//! let space = mm.space_in(&mut process, root.dirtied(), Asid(1), window)?;
+//! let area = mm.map(space, &Request::anon(64))?;
+//! mm.fault(space, area.start.add(5), Access::Write)?;
+//! assert_eq!(mm.resident(space), 16);
+//! mm.destroy_in(&mut process);
 //! # Ok(())
 //! # }
 //! ```
@@ -57,7 +58,8 @@
 //! * A [`FrameRun`](hw::FrameRun) is the right to some frames. It cannot be copied, and safe code
 //!   cannot make one: [`Mm::phys`] gives frames out and takes them back.
 //! * A [`Space`](space::Space) is an address space: its [areas](space::Area), and the root of its
-//!   page tables. The embedder owns the value and ends it with [`Mm::destroy`](crate::Mm::destroy).
+//!   page tables. The embedder gives it its place, [makes](Mm::space_in) and
+//!   [ends](Mm::destroy_in) it there.
 //! * An area shows zeroes, a file, or frames that the embedder has the right to: a device's
 //!   registers ([`ForeignFrames`](hw::ForeignFrames)), or RAM that it lends ([`LentFrames`]). See
 //!   [`map_frames`](Spaces::map_frames).
@@ -83,7 +85,7 @@
 //!   thread may run.
 //! * **Nested calls**: [`Hardware`](hw::Hardware)'s methods and [`AllSpaces::visit`] call nothing
 //!   of the library, as their caller may hold any lock.
-//! * **Stack**: a fault uses at most 3 KiB, a fork (`fork_in`) and reclaim 4 KiB.
+//! * **Stack**: a fault uses at most 3 KiB, a fork and reclaim 4 KiB.
 //!
 //! # Services
 //! | handle | service | feature |
@@ -140,9 +142,9 @@ pub mod inject;
 #[cfg(doctest)]
 mod doors;
 
-#[cfg(feature = "reclaim")]
-pub use base::Groups;
 pub use base::{AllSpaces, Errno, Error, Need, Stop};
+#[cfg(feature = "reclaim")]
+pub use base::{Group, Groups};
 #[cfg(feature = "files")]
 pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
 pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};

@@ -73,9 +73,6 @@ pub const STACK_BYTES: u64 = 8 << 20;
 /// Linux does on x86-64.
 pub const EVICT_FLUSH_PAGES: u64 = 32;
 
-/// How many groups of spaces there may be at once.
-pub const GROUPS_MAX: usize = 64;
-
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;
 

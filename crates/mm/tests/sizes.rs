@@ -5,17 +5,17 @@ use std::path::Path;
 
 use quire::arch::X86_64;
 use quire::cache::File;
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::space::Space;
 use quire::stats::Counters;
 use quire::swap::Swap;
-use quire::{Mm, Parts};
+use quire::{Group, Mm, Parts};
 use quire_machine::Machine;
 
 type Manager = Mm<'static, X86_64, Machine<'static>>;
 
 /// The rows of the guide's table: bytes and alignment, with all features but `inject`.
-const ROWS: [(&str, usize, usize); 8] = [
+const ROWS: [(&str, usize, usize); 10] = [
     ("Mm", size_of::<Manager>(), align_of::<Manager>()),
     ("Parts", size_of::<Parts<'_>>(), align_of::<Parts<'_>>()),
     ("Slot", size_of::<Slot>(), align_of::<Slot>()),
@@ -24,6 +24,8 @@ const ROWS: [(&str, usize, usize); 8] = [
     ("Space", size_of::<Space<X86_64>>(), align_of::<Space<X86_64>>()),
     ("File", size_of::<File>(), align_of::<File>()),
     ("Swap", size_of::<Swap>(), align_of::<Swap>()),
+    ("Zone", size_of::<Zone>(), align_of::<Zone>()),
+    ("Group", size_of::<Group>(), align_of::<Group>()),
 ];
 
 #[test]

@@ -1,10 +1,10 @@
 //! A whole system in one call: RAM, machine, memory manager.
 
 use quire::cache::File;
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::stats::Counters;
 use quire::swap::Swap;
-use quire::{Mm, Parts};
+use quire::{Group, Mm, Parts};
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_machine::{Config, Machine, MachineError, Ram, RamError};
@@ -78,7 +78,8 @@ pub struct Stock {
     counters: Vec<Counters>,
     files: Vec<File>,
     swaps: Vec<Swap>,
-    zones: Vec<FrameSpan>,
+    zones: Vec<Zone>,
+    groups: [Group; 64],
 }
 
 impl Stock {
@@ -92,6 +93,7 @@ impl Stock {
             files: (0..FILES).map(|_| File::new()).collect(),
             swaps: (0..SWAPS).map(|_| Swap::new()).collect(),
             zones: Vec::new(),
+            groups: [const { Group::new() }; 64],
         }
     }
 
@@ -120,11 +122,17 @@ impl Stock {
         let all = run.span();
         let zones =
             [FrameSpan::new(all.start, low), FrameSpan::new(all.start.add(low), all.count - low)];
-        self.zones = zones.into_iter().filter(|zone| zone.count > 0).collect();
-        let parts =
-            Parts::new(all.start, &mut self.slots, &mut self.caches, &self.counters, &self.zones)
-                .files(&self.files)
-                .swaps(&self.swaps);
+        self.zones = zones.into_iter().filter(|zone| zone.count > 0).map(Zone::new).collect();
+        let parts = Parts::new(
+            all.start,
+            &mut self.slots,
+            &mut self.caches,
+            &self.counters,
+            &mut self.zones,
+        )
+        .files(&self.files)
+        .swaps(&self.swaps)
+        .groups(&self.groups);
         let mm = Mm::new(hw, parts).map_err(SystemError::Setup)?;
         if let Err(not_ram) = mm.add(run) {
             unreachable!("the one zone is all of RAM, but {:?} is outside", not_ram.frame);

@@ -25,7 +25,7 @@ use dtoolkit::{Node, Property};
 use quire::arch::{Arch, Attrs, Sv39};
 use quire::cache::{File, FileId, FilePages, Reads, Store};
 use quire::hw::{Banks, Chosen, Early, Flush, FrameRun, Hardware, HasMemory, Memory, Profile, Ram};
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire::stats::{Counters, Event};
 use quire::swap::Swap;
@@ -91,7 +91,7 @@ fn set_up(tree: usize, hart: usize) {
     // First the slots, one for each frame from the first to the last: they are no RAM for programs.
     let slots = early.array((0..span.count as usize).map(|_| Slot::empty())).expect("RAM");
     let caches = early.array([const { CpuCache::new() }; CPUS]).expect("RAM");
-    let zones = early.array([span]).expect("RAM");
+    let zones = early.array([Zone::new(span)]).expect("RAM");
     // Then the kernel's tables.
     KERNEL.call_once(|| mmu::build(&mut early, span.end()));
     // Then the board: all that is left, as banks, and with them the right to each frame.

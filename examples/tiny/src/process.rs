@@ -26,19 +26,19 @@ impl Processes {
         static NEXT: AtomicU16 = AtomicU16::new(1);
         let asid = Asid(NEXT.fetch_add(1, Ordering::Relaxed));
         let root = root()?;
-        let space = match parent {
-            None => mm().space_over(root, asid, WINDOW)?,
-            Some(parent) => self.with(parent, |parent| mm().fork_over(parent, root, asid))?,
-        };
-        *self.0[number].write() = Some(space);
-        Ok(())
+        let place = &mut *self.0[number].write();
+        match parent {
+            None => mm().space_in(place, root, asid, WINDOW).map(drop),
+            Some(parent) => {
+                self.with(parent, |parent| mm().fork_in(place, parent, root, asid).map(drop))
+            }
+        }
     }
 
     /// Ends process `number`, which runs nowhere.
     pub fn end(&self, number: usize) {
         // Held until the space is gone: reclaim visits all of its pages, or none.
-        let mut slot = self.0[number].write();
-        slot.take().into_iter().for_each(|space| mm().destroy(space));
+        mm().destroy_in(&mut self.0[number].write());
     }
 
     /// Calls `act` with the space of process `number`.

@@ -27,20 +27,26 @@ struct Model {
     cpu: &'static str,
     /// The kernel's feature beside its own checks: the format of its tables; empty for the usual.
     format: &'static str,
+    /// The board, where it is not the usual one; empty for that.
+    board: &'static str,
     /// Its boot is cheap, and shows what the usual CPU does not: `make test` has it.
     is_short: bool,
 }
 
 const fn usual(cpu: &'static str) -> Model {
-    Model { cpu, format: "", is_short: false }
+    Model { cpu, format: "", board: "", is_short: false }
 }
 
 const fn short(cpu: &'static str) -> Model {
-    Model { cpu, format: "", is_short: true }
+    Model { cpu, format: "", board: "", is_short: true }
 }
 
 const fn with(cpu: &'static str, format: &'static str) -> Model {
-    Model { cpu, format, is_short: false }
+    Model { cpu, format, board: "", is_short: false }
+}
+
+const fn on(cpu: &'static str, board: &'static str) -> Model {
+    Model { cpu, format: "", board, is_short: false }
 }
 
 /// From the oldest on. None has PCID: QEMU's translator does not know it.
@@ -60,8 +66,8 @@ const X86_64: [Model; 13] = [
     usual("max"),
 ];
 
-/// From Armv8.0 to Armv9.
-const AARCH64: [Model; 10] = [
+/// From Armv8.0 to Armv9; then with the older interrupt controller, which the first of them have.
+const AARCH64: [Model; 12] = [
     short("cortex-a53"),
     usual("cortex-a57"),
     usual("cortex-a72"),
@@ -72,6 +78,8 @@ const AARCH64: [Model; 10] = [
     usual("cortex-a710"),
     usual("neoverse-n2"),
     usual("max"),
+    on("cortex-a57", "virt,gic-version=2"),
+    on("max", "virt,gic-version=2"),
 ];
 
 /// `rv64` is QEMU's default, without Svnapot; the profiles have Sv39 alone.
@@ -147,10 +155,8 @@ pub fn cpus(root: &Path, choice: &Choice) -> Result<bool, Missing> {
 
 impl Model {
     fn name(&self) -> String {
-        match self.format {
-            "" => self.cpu.to_owned(),
-            format => format!("{}, {format}", self.cpu),
-        }
+        let more = [self.format, self.board].into_iter().filter(|more| !more.is_empty());
+        more.fold(self.cpu.to_owned(), |name, more| format!("{name}, {more}"))
     }
 }
 
@@ -158,6 +164,7 @@ impl Model {
 fn boot(root: &Path, kernel: &Kernel, isa: Isa, model: &Model) -> Result<(Count, String), Missing> {
     let order = Order {
         cpu: Some(model.cpu.to_owned()),
+        board: (!model.board.is_empty()).then(|| model.board.to_owned()),
         cpus: 2,
         memory: "256M".to_owned(),
         timeout_seconds: SECONDS,

@@ -50,6 +50,8 @@ pub(super) struct Machine<'a> {
     pub cpus: u32,
     /// Which, as QEMU names them; the one that can do the most, unless one is named.
     pub cpu: Option<&'a str>,
+    /// The board, as QEMU names it; the ISA's usual one, unless one is named.
+    pub board: Option<&'a str>,
     /// Hides ERMS from the kernel, so that it copies by words: where instructions are counted, a
     /// string instruction counts once for each byte.
     pub moves_words: bool,
@@ -119,13 +121,13 @@ impl Machine<'_> {
         match self.isa {
             Isa::X86_64 => {
                 let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
-                command.args(["-M", "q35", "-device", exit]);
+                command.args(["-M", self.board.unwrap_or("q35"), "-device", exit]);
             }
             Isa::Aarch64 => {
-                command.args(["-M", "virt,gic-version=3", "-semihosting"]);
+                command.args(["-M", self.board.unwrap_or("virt,gic-version=3"), "-semihosting"]);
             }
             Isa::Riscv64 => {
-                command.args(["-M", "virt"]);
+                command.args(["-M", self.board.unwrap_or("virt")]);
             }
         }
         let cpu = match (self.cpu, self.isa) {

@@ -36,6 +36,8 @@ pub struct Order {
     pub cpus: u32,
     /// Which CPUs, as QEMU names them, such as `rv64,svnapot=on`.
     pub cpu: Option<String>,
+    /// The board, as QEMU names it, such as `virt,gic-version=2`.
+    pub board: Option<String>,
     /// How much memory, in QEMU's notation.
     pub memory: String,
     /// THP settings for init, such as `64K=always,2M=inherit`.
@@ -71,6 +73,7 @@ impl Order {
             isa,
             cpus: 1,
             cpu: None,
+            board: None,
             memory: "1G".to_owned(),
             thp: None,
             accel: Accel::Tcg,
@@ -222,6 +225,7 @@ fn start(
         command_line: &kernel.command_line(order.isa, &settings),
         cpus: order.cpus,
         cpu: order.cpu.as_deref(),
+        board: order.board.as_deref(),
         moves_words: order.counts_instructions && modules::has_swap(order),
         memory: &order.memory,
         accel: order.accel,

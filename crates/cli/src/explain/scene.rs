@@ -8,7 +8,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use quire::fault::SizePolicy;
 use quire::limits::{ORDER_MAX, ORDERS};
-use quire::phys::{CpuCache, Kind, Slot};
+use quire::phys::{CpuCache, Kind, Slot, Zone};
 use quire::space::{Area, Request, Space};
 use quire::stats::{Counters, Totals};
 use quire::{Mm, Parts, Resolved};
@@ -99,8 +99,8 @@ fn record_as<A: Arch>(config: Config, size: Size) -> Result<Evidence> {
     let mut slots: Vec<Slot> = (0..all.count).map(|_| Slot::default()).collect();
     let mut caches = [CpuCache::new()];
     let counters = [Counters::new()];
-    let zones = [all];
-    let parts = Parts::new(all.start, &mut slots, &mut caches, &counters, &zones);
+    let mut zones = [Zone::new(all)];
+    let parts = Parts::new(all.start, &mut slots, &mut caches, &counters, &mut zones);
     let mm = Mm::<A, _>::new(&recorder, parts).map_err(|e| anyhow!("{e:?}"))?;
     mm.add(frames).map_err(|e| anyhow!("{e:?}"))?;
     play(&machine, &recorder, &mm, order)

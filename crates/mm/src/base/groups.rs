@@ -22,15 +22,15 @@ use quire_arch::Arch;
 use quire_units::Order;
 
 use super::Error;
-use crate::limits::GROUPS_MAX;
 use crate::space::{GroupId, Space};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// One group; its number is its index.
-pub(crate) struct Group {
+/// One group, or the place for one: a value of the embedder's, as [`Parts`](crate::Parts). Its
+/// number is its index plus one.
+pub struct Group {
     /// 0: free. 1: in use.
     used: AtomicU32,
     /// The number of its parent group; 0: none.
@@ -44,7 +44,21 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new() -> Self {
+    /// A group that is not in use.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            used: AtomicU32::new(0),
+            parent: AtomicU32::new(0),
+            limit: AtomicU64::new(UNLIMITED),
+            credit: AtomicU64::new(0),
+            hand: Hand::new(),
+        }
+    }
+
+    /// A group that is not in use.
+    #[cfg(loom)]
+    pub fn new() -> Self {
         Self {
             used: AtomicU32::new(0),
             parent: AtomicU32::new(0),
@@ -64,6 +78,12 @@ impl Group {
     }
 }
 
+impl Default for Group {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The place where a walk over all spaces goes on: the root of one, and a page in it. The last
 /// write wins.
 pub(crate) struct Hand {
@@ -72,6 +92,12 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self { root: AtomicU64::new(0), page: AtomicU64::new(0) }
+    }
+
+    #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self { root: AtomicU64::new(0), page: AtomicU64::new(0) }
     }
@@ -87,19 +113,19 @@ impl Hand {
 }
 
 /// The groups of a system.
-pub struct Groups {
-    groups: [Group; GROUPS_MAX],
+pub struct Groups<'m> {
+    groups: &'m [Group],
 }
 
-impl Groups {
-    pub(crate) fn new() -> Self {
-        Self { groups: core::array::from_fn(|_| Group::new()) }
+impl<'m> Groups<'m> {
+    pub(crate) fn new(groups: &'m [Group]) -> Self {
+        Self { groups }
     }
 
     /// Makes a group without spaces and without a limit, as a child of `parent`.
     ///
     /// # Errors
-    /// [`Error::NoGroup`] when there are [`GROUPS_MAX`] groups, or `parent` is none.
+    /// [`Error::NoGroup`] when every group that the embedder gave is in use, or `parent` is none.
     pub fn create(&self, parent: Option<GroupId>) -> Result<GroupId, Error> {
         let parent = parent.map_or(Ok(0), |id| self.group(id).map(|_| id.get()))?;
         let is_free = |group: &Group| {
@@ -182,7 +208,7 @@ impl Groups {
         let next = move |(_, group): &(GroupId, &Group)| {
             GroupId::new(group.parent.load(Ordering::Relaxed)).and_then(entry)
         };
-        core::iter::successors(first, next).take(GROUPS_MAX)
+        core::iter::successors(first, next).take(self.groups.len())
     }
 
     /// Whether a space may map a folio of this order at once. One page always passes: each fault

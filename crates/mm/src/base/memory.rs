@@ -28,7 +28,7 @@ pub(crate) struct Base<'m, A, H> {
     pub(crate) policy: Policy,
     #[cfg(feature = "files")]
     pub(crate) file_policy: FilePolicy,
-    pub(crate) groups: Groups,
+    pub(crate) groups: Groups<'m>,
     #[cfg(feature = "files")]
     pub(crate) files: &'m [File],
     #[cfg(feature = "swap")]

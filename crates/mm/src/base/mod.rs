@@ -36,9 +36,9 @@ pub use error::{Errno, Error};
 #[cfg(not(feature = "reclaim"))]
 pub(crate) use groups::Groups;
 #[cfg(feature = "reclaim")]
-pub use groups::Groups;
-#[cfg(feature = "reclaim")]
 pub(crate) use groups::Hand;
+#[cfg(feature = "reclaim")]
+pub use groups::{Group, Groups};
 #[cfg(feature = "swap")]
 pub(crate) use marks::{Device, Keep};
 pub(crate) use memory::Base;

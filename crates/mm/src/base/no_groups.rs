@@ -1,16 +1,18 @@
 //! Without the feature `reclaim` no space counts for a group.
 
+use core::marker::PhantomData;
+
 use quire_units::Order;
 
 use super::Error;
 use crate::space::Space;
 
 /// No groups.
-pub(crate) struct Groups;
+pub(crate) struct Groups<'m>(PhantomData<&'m ()>);
 
-impl Groups {
+impl Groups<'_> {
     pub(crate) fn new() -> Self {
-        Self
+        Self(PhantomData)
     }
 
     #[inline(always)]

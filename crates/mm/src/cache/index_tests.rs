@@ -13,7 +13,7 @@ use quire_units::{CpuId, Order, Pfn};
 use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Store};
 use crate::folio::Folio;
 use crate::mm::{Mm, Parts};
-use crate::phys::{CpuCache, Slot};
+use crate::phys::{CpuCache, Slot, Zone};
 use crate::stats::Counters;
 
 /// An operation on an index. Places are aligned to the order.
@@ -246,9 +246,11 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
     let mut ram = Ram::new(1024 << A::PAGE_SHIFT).expect("memory");
     let (machine, run) = Machine::new(config.bare(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
-    let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
+    let (mut caches, counters, mut zones) =
+        ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
     let files = [File::new()];
-    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones).files(&files);
+    let parts =
+        Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones).files(&files);
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();

@@ -10,7 +10,7 @@ use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, Vpn};
 use super::{Miscount, Violation, space, system};
 use crate::fault::SizePolicy;
 use crate::mm::{Mm, Parts};
-use crate::phys::{CpuCache, Slot};
+use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{At, Request, Space};
 use crate::stats::Counters;
 use crate::sync::Ordering;
@@ -24,8 +24,9 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Mm<'_, A, Machine<'_>>, &Spa
     let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
     let (machine, run) = Machine::new(config.bare(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
-    let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
-    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones);
+    let (mut caches, counters, mut zones) =
+        ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones);
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     mm.policy().set_size(FOLIO, SizePolicy::Always).expect("a size");

@@ -6,7 +6,7 @@ use quire_machine::{Config, Machine, Ram};
 use quire_units::{FrameSpan, Order, Vpn};
 
 use super::{Counts, Folio, Folios, Home};
-use crate::phys::{CpuCache, Kind, Phys, Slot};
+use crate::phys::{CpuCache, Kind, Phys, Slot, Zone};
 
 const HOME: Home = Home::new(0, Vpn::new(0));
 
@@ -16,8 +16,8 @@ fn with(test: impl FnOnce(&Phys<'_>, Folios<'_>)) {
     let (_, run) = Machine::new(Config::x86_64().bare(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..64).map(|_| Slot::default()).collect();
     let mut caches: Vec<CpuCache> = Vec::new();
-    let zones = [run.span()];
-    let phys = Phys::new(run.start(), &mut slots, &mut caches, &zones).expect("sound");
+    let mut zones = [Zone::new(run.span())];
+    let phys = Phys::new(run.start(), &mut slots, &mut caches, &mut zones).expect("sound");
     phys.add(run).expect("the zone is RAM");
     test(&phys, Folios::new(phys.meta()));
 }

@@ -11,34 +11,28 @@ use crate::space::{Advice, Space};
 use crate::spaces::Move;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// A space without areas. `asid` is a tag that the embedder has found free, or any where it
-    /// enters spaces [with an allocator of tags](Space::enter_with); areas without a fixed place go
-    /// into `window`.
+    /// Makes a space without areas in a place of the embedder's, over a root table that the
+    /// embedder has prepared: one frame, zero but for the embedder's entries beyond the user half.
+    /// `asid` is a tag that the embedder has found free, or any where it enters spaces [with an
+    /// allocator of tags](Space::enter_with); areas without a fixed place go into `window`. A
+    /// `Space` is large: it is never on the stack.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may
-    /// map.
-    pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
-        self.spaces().space(asid, window)
-    }
-
-    /// The same over a root table that the embedder has prepared: one frame, zero but for the
-    /// embedder's entries beyond the user half.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] when the window exceeds the pages that programs may map, or the run is
-    /// not one frame; the frame is free then.
-    pub fn space_over(
+    /// [`Error::Invalid`] when the place has a space, the window exceeds the pages that programs
+    /// may map, or the run is not one frame; the frame is free then.
+    pub fn space_in<'p>(
         &self,
+        place: &'p mut Option<Space<A>>,
         root: FrameRun,
         asid: Asid,
         window: PageSpan,
-    ) -> Result<Space<A>, Error> {
-        self.spaces().space_over(root, asid, window)
+    ) -> Result<&'p mut Space<A>, Error> {
+        self.spaces().space_in(place, root, asid, window)
     }
 
-    /// A child of `parent`, with the tag `asid`: the same areas, except for those advised otherwise
-    /// ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
+    /// Makes a child of `parent` in a place of the embedder's, over a root table as for
+    /// [`space_in`](Self::space_in) and with the tag `asid`: the same areas, except for those
+    /// advised otherwise ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
     /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. The fork copies
     /// no memory: both map the same folios, and a write by one of them copies. Only pinned pages
     /// are copied for the child at once. Locks of areas are not inherited.
@@ -51,31 +45,23 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// [`Error::NoMemory`]; [`Error::Poisoned`] when a pinned page cannot be copied. There is no
     /// child then, and the parent is as before, except that some pages may be write-protected until
-    /// their next write.
-    pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
-        self.spaces().fork(parent, asid)
-    }
-
-    /// The same over a root table for the child that the embedder has prepared, as for
-    /// [`space_over`](Self::space_over).
-    ///
-    /// # Errors
-    /// As for [`fork`](Self::fork), and [`Error::Invalid`] when the run is not one frame; the
-    /// frame is free then.
-    pub fn fork_over(
+    /// their next write. [`Error::Invalid`] when the place has a space, or the run is not one
+    /// frame. The frame is free after each of them.
+    pub fn fork_in<'p>(
         &self,
+        place: &'p mut Option<Space<A>>,
         parent: &Space<A>,
         root: FrameRun,
         asid: Asid,
-    ) -> Result<Space<A>, Error> {
-        self.spaces().fork_over(parent, root, asid)
+    ) -> Result<&'p mut Space<A>, Error> {
+        self.spaces().fork_in(place, parent, root, asid)
     }
 
-    /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
-    /// One flush covers all of it, however much was mapped. It comes first, so that freeing pages
-    /// needs no further flush.
-    pub fn destroy(&self, space: Space<A>) {
-        self.spaces().destroy(space)
+    /// Ends the space in a place, which is empty then. No CPU uses it any more: each has switched
+    /// away, and none may enter it again. One flush covers all of it, however much was mapped. It
+    /// comes first, so that freeing pages needs no further flush.
+    pub fn destroy_in(&self, place: &mut Option<Space<A>>) {
+        self.spaces().destroy_in(place)
     }
 
     /// Unmaps `span`: no page of it is mapped afterwards, and its memory is free. Unmapped pages in

@@ -11,7 +11,7 @@ use crate::check;
 use crate::fault::plan::Reach;
 use crate::fault::{BlockSource, Decision, decide};
 use crate::folio::{FolioFlags, Folios};
-use crate::phys::{CpuCache, Slot};
+use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{At, Backing, Request, Space};
 use crate::stats::Counters;
 use crate::{Errno, Error, Mm, Need, Parts, ReadFailed, Stop};
@@ -25,9 +25,11 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
     let mut ram = Ram::new(4 << 20).expect("the host has 4 MiB");
     let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
-    let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
+    let (mut caches, counters, mut zones) =
+        ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
     let files = [File::new(), File::new()];
-    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones).files(&files);
+    let parts =
+        Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones).files(&files);
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();

@@ -4,8 +4,10 @@ use core::marker::PhantomData;
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, Pfn};
+use quire_units::{Order, Pfn};
 
+#[cfg(feature = "reclaim")]
+use crate::base::Group;
 use crate::base::{Base, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
@@ -16,7 +18,7 @@ use crate::folio::clear::Pace;
 use crate::limits::COPY_MOST_BYTES;
 #[cfg(feature = "swap")]
 use crate::paging::Paging;
-use crate::phys::{CpuCache, Frames, Phys, SetupError, Slot};
+use crate::phys::{CpuCache, Frames, Phys, SetupError, Slot, Zone};
 #[cfg(feature = "reclaim")]
 use crate::reclaim::Reclaim;
 use crate::spaces::Spaces;
@@ -35,8 +37,8 @@ pub struct Parts<'m> {
     pub caches: &'m mut [CpuCache],
     /// Counters for each CPU.
     pub counters: &'m [Counters],
-    /// The zones: later ones are preferred.
-    pub zones: &'m [FrameSpan],
+    /// The zones, [`ZONES_MAX`](crate::limits::ZONES_MAX) at most: later ones are preferred.
+    pub zones: &'m mut [Zone],
     /// The most files that may have pages in memory at once; none for an embedder without files.
     /// Each swap device takes one.
     #[cfg(feature = "files")]
@@ -45,17 +47,21 @@ pub struct Parts<'m> {
     /// embedder without swap.
     #[cfg(feature = "swap")]
     pub swaps: &'m [Swap],
+    /// The most groups that may be in use at once; none for an embedder without groups.
+    #[cfg(feature = "reclaim")]
+    pub groups: &'m [Group],
 }
 
 impl<'m> Parts<'m> {
     /// Memory for the frames from `first` on, one slot for each, and for as many CPUs as there are
-    /// `caches` and `counters`. There are no files and no swap devices yet.
+    /// `caches` and `counters`. There are no files, no swap devices and no
+    /// groups yet.
     pub fn new(
         first: Pfn,
         slots: &'m mut [Slot],
         caches: &'m mut [CpuCache],
         counters: &'m [Counters],
-        zones: &'m [FrameSpan],
+        zones: &'m mut [Zone],
     ) -> Self {
         Self {
             first,
@@ -67,6 +73,8 @@ impl<'m> Parts<'m> {
             files: &[],
             #[cfg(feature = "swap")]
             swaps: &[],
+            #[cfg(feature = "reclaim")]
+            groups: &[],
         }
     }
 
@@ -82,6 +90,13 @@ impl<'m> Parts<'m> {
     #[must_use]
     pub fn swaps(self, swaps: &'m [Swap]) -> Self {
         Self { swaps, ..self }
+    }
+
+    /// The same with room for as many groups of spaces as there are `groups`.
+    #[cfg(feature = "reclaim")]
+    #[must_use]
+    pub fn groups(self, groups: &'m [Group]) -> Self {
+        Self { groups, ..self }
     }
 }
 
@@ -120,6 +135,9 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             policy,
             #[cfg(feature = "files")]
             file_policy: FilePolicy::new::<A>(),
+            #[cfg(feature = "reclaim")]
+            groups: Groups::new(parts.groups),
+            #[cfg(not(feature = "reclaim"))]
             groups: Groups::new(),
             #[cfg(feature = "files")]
             files: parts.files,
@@ -171,7 +189,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
 
     /// Groups of spaces, and their limits.
     #[cfg(feature = "reclaim")]
-    pub fn groups(&self) -> &Groups {
+    pub fn groups(&self) -> &Groups<'m> {
         &self.base().groups
     }
 

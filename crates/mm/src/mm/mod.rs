@@ -7,6 +7,8 @@
 //! **Never** decides anything else. **Next room**: `check`.
 
 mod areas;
+#[cfg(any(test, feature = "inject"))]
+mod by_value;
 mod failed;
 mod faults;
 mod frames;

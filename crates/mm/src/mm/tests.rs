@@ -10,7 +10,7 @@ use quire_units::{Access, Asid, CpuId, Order, PageSpan, Prot, Vpn};
 use crate::check;
 use crate::fault::SizePolicy;
 use crate::phys::fail::FailPlan;
-use crate::phys::{CpuCache, Slot};
+use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{Advice, AreaFlags, At, Backing, FileId, Request, Space};
 use crate::stats::{Counters, Event};
 use crate::{Errno, Error, Mm, Parts, Populated, Resolved, Stop};
@@ -26,8 +26,8 @@ fn with(test: impl FnOnce(&Machine<'_>, &MachineMm<'_, '_>, Space<X86_64>)) {
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let mut caches = [CpuCache::new()];
     let counters = [Counters::new()];
-    let zones = [run.span()];
-    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones);
+    let mut zones = [Zone::new(run.span())];
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones);
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();
@@ -48,27 +48,27 @@ fn e3_a_space_can_be_made_forked_and_ended_in_places_of_the_embedder() {
             run
         };
         let (mut first, mut second) = (None, None);
-        let made = mm.spaces().space_in(&mut first, zeroed(), Asid(2), WINDOW);
+        let made = mm.space_in(&mut first, zeroed(), Asid(2), WINDOW);
         let area = mm.map(made.expect("sound"), &Request::anon(16)).expect("there is room");
         let parent = first.as_ref().expect("it was made");
         mm.fault(parent, area.start, Access::Write).expect("memory");
-        mm.spaces().fork_in(&mut second, parent, zeroed(), Asid(3)).expect("memory");
+        mm.fork_in(&mut second, parent, zeroed(), Asid(3)).expect("memory");
         let child = second.as_ref().expect("it was made");
         assert_eq!(mm.resident(child), mm.resident(parent));
         assert_eq!(check::system(mm, &[&space, parent, child]).map(|_| ()), Ok(()));
         // A place that is taken stays as it is, and the root is free again.
         let free = mm.allocator().free_frames();
-        let taken = mm.spaces().space_in(&mut second, root(), Asid(4), WINDOW);
+        let taken = mm.space_in(&mut second, root(), Asid(4), WINDOW);
         assert_eq!(taken.err(), Some(Error::Invalid));
         assert_eq!(mm.allocator().free_frames(), free);
         // A fork that fails leaves its place empty.
         let (mut third, run) = (None, zeroed());
         mm.allocator().set_fail_plan(FailPlan::Nth(1));
-        let failed = mm.spaces().fork_in(&mut third, parent, run, Asid(4));
+        let failed = mm.fork_in(&mut third, parent, run, Asid(4));
         assert_eq!(failed.err(), Some(Error::NoMemory(Order::ZERO)));
         assert!(third.is_none());
-        mm.spaces().destroy_in(&mut second);
-        mm.spaces().destroy_in(&mut first);
+        mm.destroy_in(&mut second);
+        mm.destroy_in(&mut first);
         assert!(first.is_none() && second.is_none());
         mm.destroy(space);
     });

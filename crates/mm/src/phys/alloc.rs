@@ -1,6 +1,5 @@
 //! The façade: it takes frames and gives them back.
 
-use arrayvec::ArrayVec;
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
@@ -11,7 +10,7 @@ use super::fail::FailPlan;
 use super::meta::{Kind, Meta, Ownerless, Slot, State};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
-use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
+use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS};
 
 /// All managed RAM, free or taken.
 ///
@@ -21,7 +20,7 @@ pub struct Phys<'m> {
     meta: Meta<'m>,
     pub(super) caches: &'m [CpuCache],
     plan: Plan,
-    pub(super) zones: ArrayVec<Zone, ZONES_MAX>,
+    pub(super) zones: &'m [Zone],
 }
 
 crate::sync::names!([] Phys<'_>, "phys" { plan } + caches + zones);
@@ -30,7 +29,7 @@ impl<'m> Phys<'m> {
     /// An allocator with no memory yet; [`add`](Self::add) brings it.
     ///
     /// `slots` are the metadata of the frames from `first` on, `caches` one cache for each CPU.
-    /// Both are borrowed exclusively, because two allocators over the same metadata would hand out
+    /// All are borrowed exclusively, because two allocators over the same metadata would hand out
     /// each other's frames. Later `zones` are taken from first.
     ///
     /// # Errors
@@ -39,13 +38,13 @@ impl<'m> Phys<'m> {
         first: Pfn,
         slots: &'m mut [Slot],
         caches: &'m mut [CpuCache],
-        zones: &[FrameSpan],
+        zones: &'m mut [Zone],
     ) -> Result<Self, SetupError> {
         validate(FrameSpan::new(first, slots.len() as u64), zones)?;
         // Records of an earlier allocator would be taken for free blocks.
         slots.iter().for_each(|slot| slot.set_state(State::OUTSIDE));
         caches.iter_mut().for_each(|cache| *cache = CpuCache::default());
-        let zones = zones.iter().map(|&span| Zone::new(span)).collect();
+        zones.iter_mut().for_each(|zone| *zone = Zone::new(zone.span));
         Ok(Self { meta: Meta::new(first, slots), caches, plan: Plan::new(), zones })
     }
 
@@ -132,9 +131,11 @@ impl<'m> Phys<'m> {
 
     /// The first frame of `span` that was ever [added](Self::add). Holes of a zone were not.
     pub fn first_managed(&self, span: FrameSpan) -> Option<Pfn> {
+        let is_managed = |frame: &Pfn| self.meta.at(*frame).state().kind() != Kind::Outside;
         let parts = self.zones.iter().map(|zone| zone.part(span));
-        let frames = parts.flat_map(|part| (0..part.count).map(move |at| part.start.add(at)));
-        frames.filter(|frame| self.meta.at(*frame).state().kind() != Kind::Outside).min()
+        // Only a hole of a zone is looked at frame by frame.
+        let first = |part: FrameSpan| (0..part.count).map(|at| part.start.add(at)).find(is_managed);
+        parts.filter_map(first).min()
     }
 
     /// Gives frames back: all that were taken, any part of them, or several neighbours joined.
@@ -178,7 +179,7 @@ impl<'m> Phys<'m> {
     /// See [`Frames::free_by_order`](super::Frames::free_by_order).
     pub fn free_by_order(&self) -> [u64; ORDERS] {
         let mut sum = [0; ORDERS];
-        for zone in &self.zones {
+        for zone in self.zones {
             let lists = zone.lists.lock();
             sum.iter_mut().zip(lists.blocks()).for_each(|(sum, blocks)| *sum += blocks);
         }
@@ -349,7 +350,7 @@ impl<'m> Phys<'m> {
 
     /// Gives runs to their zones, each zone locked at most once.
     fn give(&self, runs: impl IntoIterator<Item = (FrameSpan, bool)> + Clone) {
-        for zone in &self.zones {
+        for zone in self.zones {
             let mut held = None;
             for (span, zeroed) in runs.clone() {
                 for (at, order) in zone.part(span).blocks(ORDER_MAX) {

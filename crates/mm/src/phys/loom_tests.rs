@@ -19,7 +19,8 @@ fn leaked(frames: u64) -> &'static Phys<'static> {
     let slots: Vec<Slot> = (0..frames).map(|_| Slot::default()).collect();
     let caches = Box::leak(Box::new([CpuCache::default(), CpuCache::default()]));
     let all = FrameSpan::new(Pfn::new(0), frames);
-    let phys = Phys::new(all.start, slots.leak(), caches, &[all]).expect("the setup is sound");
+    let zones = Box::leak(Box::new([Zone::new(all)]));
+    let phys = Phys::new(all.start, slots.leak(), caches, zones).expect("the setup is sound");
     // SAFETY: 1. minted once for each allocator. 2. no frame's memory is touched, and there is
     // none. 3. not zeroed.
     phys.add(unsafe { FrameRun::mint(all, false) }).expect("the zone is RAM");

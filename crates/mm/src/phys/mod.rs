@@ -72,3 +72,4 @@ pub use meta::{Kind, Slot, State};
 use never::Plan;
 pub use setup::{NotRam, Occupied, SetupError, Zones};
 pub(crate) use strays::{Flushed, Strays};
+pub use zone::Zone;

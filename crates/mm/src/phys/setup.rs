@@ -6,6 +6,7 @@ use quire_hw::FrameRun;
 use quire_units::{FrameSpan, Pfn};
 
 use super::cpu_cache::FRAMES_MAX;
+use super::zone::Zone;
 use crate::limits::ZONES_MAX;
 
 /// A set of zones by their number, which is their place in the slice given to
@@ -80,18 +81,18 @@ impl fmt::Display for SetupError {
 impl core::error::Error for SetupError {}
 
 /// Checks the arguments of [`Phys::new`](super::Phys::new).
-pub(super) fn validate(slots: FrameSpan, zones: &[FrameSpan]) -> Result<(), SetupError> {
+pub(super) fn validate(slots: FrameSpan, zones: &[Zone]) -> Result<(), SetupError> {
     if slots.count > FRAMES_MAX || slots.start.checked_add(slots.count).is_none() {
         return Err(SetupError::TooManyFrames { frames: slots.count });
     }
     if zones.is_empty() || zones.len() > ZONES_MAX {
         return Err(SetupError::ZoneCount { zones: zones.len() });
     }
-    for (second, zone) in zones.iter().enumerate() {
-        if zone.start.checked_add(zone.count).is_none() || !slots.covers(*zone) {
+    for (second, zone) in zones.iter().map(|zone| zone.span).enumerate() {
+        if zone.start.checked_add(zone.count).is_none() || !slots.covers(zone) {
             return Err(SetupError::ZoneOutside { zone: second });
         }
-        let overlaps = |a: &FrameSpan| a.start.max(zone.start) < a.end().min(zone.end());
+        let overlaps = |a: &Zone| a.part(zone).count > 0;
         if let Some(first) = zones[..second].iter().position(overlaps) {
             return Err(SetupError::ZonesOverlap { first, second });
         }

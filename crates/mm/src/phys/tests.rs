@@ -38,7 +38,8 @@ pub(super) fn on(zones: &[FrameSpan], zeroed: bool, test: impl FnOnce(&Phys<'_>)
     let count = zones.iter().map(|zone| zone.end()).max().unwrap_or(first).offset_from(first);
     let mut slots: Vec<Slot> = (0..count).map(|_| Slot::default()).collect();
     let mut caches = [CpuCache::new(), CpuCache::new()];
-    let phys = Phys::new(first, &mut slots, &mut caches, zones).expect("the setup is sound");
+    let mut lent: Vec<Zone> = zones.iter().copied().map(Zone::new).collect();
+    let phys = Phys::new(first, &mut slots, &mut caches, &mut lent).expect("the setup is sound");
     for zone in zones {
         phys.add(numbers(*zone, zeroed)).expect("the zone is RAM");
     }
@@ -60,8 +61,10 @@ fn whole(order: usize) -> [u64; ORDERS] {
 #[test]
 fn e1_setup_refuses_impossible_zones() {
     let mut slots: Vec<Slot> = (0..64).map(|_| Slot::default()).collect();
-    let mut setup =
-        |first, zones: &[FrameSpan]| Phys::new(Pfn::new(first), &mut slots, &mut [], zones).err();
+    let mut setup = |first, zones: &[FrameSpan]| {
+        let mut zones: Vec<Zone> = zones.iter().copied().map(Zone::new).collect();
+        Phys::new(Pfn::new(first), &mut slots, &mut [], &mut zones).err()
+    };
     assert_eq!(setup(0, &[]), Some(SetupError::ZoneCount { zones: 0 }));
     let many = [span(0, 1); ZONES_MAX + 1];
     assert_eq!(setup(0, &many), Some(SetupError::ZoneCount { zones: ZONES_MAX + 1 }));
@@ -398,7 +401,8 @@ fn e1_frames_of_no_zone_are_refused() {
 fn e10_frames_of_a_zones_hole_are_not_managed() {
     let mut slots: Vec<Slot> = (0..64).map(|_| Slot::default()).collect();
     let mut caches = [CpuCache::new()];
-    let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &[span(0, 64)]).unwrap();
+    let mut zones = [Zone::new(span(0, 64))];
+    let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &mut zones).unwrap();
     phys.add(numbers(span(0, 16), false)).unwrap();
     phys.add(numbers(span(40, 8), false)).unwrap();
     let first = |start, count| phys.first_managed(span(start, count)).map(Pfn::get);
@@ -415,9 +419,9 @@ fn e10_frames_of_a_zones_hole_are_not_managed() {
 #[test]
 fn e1_metadata_of_an_earlier_allocator_is_forgotten() {
     let mut slots: Vec<Slot> = (0..64).map(|_| Slot::default()).collect();
-    let mut caches = [CpuCache::new()];
+    let (mut caches, mut zones) = ([CpuCache::new()], [Zone::new(span(0, 64))]);
     for _ in 0..2 {
-        let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &[span(0, 64)]).expect("sound");
+        let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &mut zones).expect("sound");
         assert!(phys.alloc(CPU, Order::ZERO).is_none());
         phys.add(numbers(span(0, 64), false)).expect("the zone is RAM");
         let run = phys.alloc(CPU, Order::ZERO).expect("all is free");

@@ -41,8 +41,10 @@ impl Block {
 }
 
 /// Frames for one use, such as frames that old devices can reach, under one lock.
+///
+/// A value of the embedder's, as [`Parts`](crate::Parts).
 #[repr(align(128))]
-pub(super) struct Zone {
+pub struct Zone {
     pub(super) span: FrameSpan,
     pub(super) lists: Lock<Lists>,
 }
@@ -50,8 +52,22 @@ pub(super) struct Zone {
 crate::sync::names!([] Zone, "phys.zone" { span, lists });
 
 impl Zone {
-    pub(super) fn new(span: FrameSpan) -> Self {
+    /// A zone of these frames, of which none is free yet. It may have holes: frames that are never
+    /// [added](crate::Mm::add).
+    #[cfg(not(loom))]
+    pub const fn new(span: FrameSpan) -> Self {
         Self { span, lists: Lock::new(Lists::EMPTY) }
+    }
+
+    /// A zone of these frames, of which none is free yet.
+    #[cfg(loom)]
+    pub fn new(span: FrameSpan) -> Self {
+        Self { span, lists: Lock::new(Lists::EMPTY) }
+    }
+
+    /// Its frames.
+    pub fn span(&self) -> FrameSpan {
+        self.span
     }
 
     /// The frames of `span` that belong to this zone; an empty span when there are none.

@@ -19,8 +19,8 @@ use crate::tags::{Asids, Entered, Tag};
 
 /// An address space: its areas, the root of its page tables, and the CPUs that run in it.
 ///
-/// The embedder owns the value and gives it back to
-/// [`Mm::destroy`](crate::Mm::destroy); dropping it instead leaks its memory.
+/// The embedder gives it a place, and ends it with [`Mm::destroy_in`](crate::Mm::destroy_in);
+/// dropping it instead leaks its memory.
 #[must_use = "a space that is dropped leaks its memory; destroy it"]
 pub struct Space<A> {
     pub(crate) areas: AreaTree,

@@ -213,15 +213,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::NoArea`] without room, or when the area has changed; [`Error::NoMemory`].
     #[inline(never)]
     pub(crate) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
-        let mut change = self.base.change(space);
-        change.stock()?;
+        // No pages leave: a writer of the areas is enough, and a change needs much stack.
+        let view = self.base.view(space);
+        let writer = space.areas.writer(view.hw, view.meta);
+        while writer.lacks(1) > 0 {
+            self.base.free(writer.stock(self.base.frames(Order::ZERO, true)?).err());
+        }
         let guard = Vpn::new(page.get().saturating_sub(STACK_GUARD_PAGES));
         let below = PageSpan::new(guard, area.span.start);
-        let areas = self.base.view(space).areas();
+        let areas = writer.reader();
         let free = areas.overlapping(below).next().is_none();
         let same = areas.lookup(area.span.start).0.is_some_and(|now| now == area);
         let more = Area { span: PageSpan::new(page, area.span.start), ..area };
-        let grown = free && same && change.writer().set(more).is_ok();
+        let grown = free && same && writer.set(more).is_ok();
         if grown { Ok(()) } else { Err(Error::NoArea(page)) }
     }
 

@@ -13,34 +13,9 @@ use crate::stats::Event;
 use crate::table::{Inherit, Tables};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// See `Mm::space`.
-    pub(crate) fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
-        let root = self.base.table_frame()?;
-        self.space_over(root, asid, window)
-    }
-
-    /// See `Mm::space_over`.
-    pub(crate) fn space_over(
-        &self,
-        root: FrameRun,
-        asid: Asid,
-        window: PageSpan,
-    ) -> Result<Space<A>, Error> {
-        if root.count() != 1 || !Space::<A>::may_map(window) {
-            self.base.free(root.dirtied());
-            return Err(Error::Invalid);
-        }
-        let tables = Tables::<A, H>::found(self.base.hw, self.base.phys.meta(), root);
-        Ok(Space::new(tables.root(), asid, window))
-    }
-
-    /// As [`Mm::space_over`](crate::Mm::space_over), in a place of the embedder's, so that the
-    /// space is never on the stack.
-    ///
-    /// # Errors
-    /// As there; [`Error::Invalid`] also where the place has a space. The frame is free then.
+    /// See `Mm::space_in`.
     #[inline(never)]
-    pub fn space_in<'p>(
+    pub(crate) fn space_in<'p>(
         &self,
         place: &'p mut Option<Space<A>>,
         root: FrameRun,
@@ -56,11 +31,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(place.insert(Space::new(tables.root(), asid, window)))
     }
 
-    /// As [`Mm::fork_over`](crate::Mm::fork_over), in a place of the embedder's.
-    ///
-    /// # Errors
-    /// As there; [`Error::Invalid`] also where the place has a space. The frame is free then.
-    pub fn fork_in<'p>(
+    /// See `Mm::fork_in`.
+    pub(crate) fn fork_in<'p>(
         &self,
         place: &'p mut Option<Space<A>>,
         parent: &Space<A>,
@@ -77,18 +49,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// As [`Mm::destroy`](crate::Mm::destroy), for the space in a place of the embedder's, which is
-    /// empty then.
-    pub fn destroy_in(&self, place: &mut Option<Space<A>>) {
+    /// See `Mm::destroy_in`.
+    pub(crate) fn destroy_in(&self, place: &mut Option<Space<A>>) {
         if let Some(space) = place {
             self.end(space);
         }
         *place = None;
-    }
-
-    /// See `Mm::destroy`.
-    pub(crate) fn destroy(&self, space: Space<A>) {
-        self.end(&space);
     }
 
     /// Frees all that a space has.
@@ -116,28 +82,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         tables.prune(all, all, &mut gather);
         tables.free_root(&mut gather);
         self.base.settle(space, &mut gather);
-    }
-
-    /// See `Mm::fork`.
-    pub(crate) fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
-        self.fork_over(parent, self.base.table_frame()?, asid)
-    }
-
-    /// See `Mm::fork_over`.
-    pub(crate) fn fork_over(
-        &self,
-        parent: &Space<A>,
-        root: FrameRun,
-        asid: Asid,
-    ) -> Result<Space<A>, Error> {
-        let child = self.space_over(root, asid, parent.window())?;
-        match self.endow(parent, &child) {
-            Ok(()) => Ok(child),
-            Err(error) => {
-                self.destroy(child);
-                Err(error)
-            }
-        }
     }
 
     /// Gives a new space all that it inherits.

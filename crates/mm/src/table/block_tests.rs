@@ -11,7 +11,7 @@ use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
 use super::word::word;
 use super::{Divided, Division, Gather, Locked, Sight, Tables, Target, What};
 use crate::folio::{Folio, FolioFlags, Folios, Home};
-use crate::phys::{CpuCache, Phys, Slot};
+use crate::phys::{CpuCache, Phys, Slot, Zone};
 use crate::tags::Tag;
 
 const CPU: CpuId = CpuId::new(0);
@@ -25,8 +25,8 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(Tree<'_, '_, A>, Folio)) {
     let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
     let (machine, all) = Machine::new(config, &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::empty()).collect();
-    let (mut caches, zones) = ([CpuCache::new()], [all.span()]);
-    let phys = Phys::new(all.start(), &mut slots, &mut caches, &zones).expect("sound");
+    let (mut caches, mut zones) = ([CpuCache::new()], [Zone::new(all.span())]);
+    let phys = Phys::new(all.start(), &mut slots, &mut caches, &mut zones).expect("sound");
     phys.add(all).expect("the zone has all frames");
     let frame = || {
         let run = phys.alloc(CPU, Order::ZERO).expect("RAM is left");

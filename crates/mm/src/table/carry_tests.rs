@@ -12,7 +12,7 @@ use quire_units::{CpuId, Order, PageSpan, Pfn, Prot, Vpn};
 use super::word::NOTED;
 use super::{Gather, Lack, Marks, Tables, Target, What};
 use crate::folio::{Folio, Folios, Home};
-use crate::phys::{CpuCache, Phys, Slot};
+use crate::phys::{CpuCache, Phys, Slot, Zone};
 
 const CPU: CpuId = CpuId::new(0);
 /// Pages of a table of the last level, on each of the formats.
@@ -215,8 +215,8 @@ fn moves<A: Arch>(config: Config, contents: &[(u64, Content)], skews: (u64, u64)
     let mut ram = Ram::new(96 << 20).expect("the host has 96 MiB");
     let (machine, all) = Machine::new(config, &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::empty()).collect();
-    let (mut caches, zones) = ([CpuCache::new()], [all.span()]);
-    let phys = Phys::new(all.start(), &mut slots, &mut caches, &zones).expect("sound");
+    let (mut caches, mut zones) = ([CpuCache::new()], [Zone::new(all.span())]);
+    let phys = Phys::new(all.start(), &mut slots, &mut caches, &mut zones).expect("sound");
     phys.add(all).expect("the zone has all frames");
     let free = phys.free_frames();
     let root = phys.alloc(CPU, Order::ZERO).expect("RAM is left");

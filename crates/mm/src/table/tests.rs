@@ -10,7 +10,7 @@ use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::{Gather, Heritage, Inherit, Lack, Marks, Tables, Target, What};
 use crate::folio::{Counts, Folio, Folios, Home};
-use crate::phys::{CpuCache, Phys, Slot};
+use crate::phys::{CpuCache, Phys, Slot, Zone};
 use crate::sync::Ordering;
 use crate::tags::Tag;
 
@@ -25,8 +25,8 @@ fn with(work: impl FnOnce(&Machine<'_>, &Phys<'_>)) {
     let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
     let (machine, all) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::empty()).collect();
-    let (mut caches, zones) = ([CpuCache::new()], [all.span()]);
-    let phys = Phys::new(all.start(), &mut slots, &mut caches, &zones).expect("sound");
+    let (mut caches, mut zones) = ([CpuCache::new()], [Zone::new(all.span())]);
+    let phys = Phys::new(all.start(), &mut slots, &mut caches, &mut zones).expect("sound");
     phys.add(all).expect("the zone has all frames");
     let before = phys.free_frames();
     work(&machine, &phys);

@@ -10,7 +10,7 @@ use quire_machine::{Config, Cpu, Machine, Ram, Rule};
 use quire_units::{Asid, CpuId, CpuSet, PageSpan, VirtAddr, Vpn};
 
 use super::{Asids, Tag};
-use crate::phys::{CpuCache, Slot};
+use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{At, Request, Space};
 use crate::stats::Counters;
 use crate::{Error, Mm, Parts, Stop};
@@ -209,8 +209,8 @@ fn with<A: Arch>(config: Config, count: u32, test: impl FnOnce(&mut Bench<'_, '_
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let mut caches: Vec<_> = (0..CPUS).map(|_| CpuCache::new()).collect();
     let counters: Vec<_> = (0..CPUS).map(|_| Counters::new()).collect();
-    let zones = [run.span()];
-    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones);
+    let mut zones = [Zone::new(run.span())];
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones);
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();

@@ -10,7 +10,7 @@ use quire::hw::{
 };
 use quire::inject::Phys;
 use quire::inject::{AreaTree, EditError, TreeWriter};
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::space::{Area, AreaFlags, Backing, FileId};
 use quire_sim::areas::NaiveAreas;
 use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
@@ -249,7 +249,8 @@ fn with_pair<const CAP: usize>(pages: u64, test: impl FnOnce(&mut Pair<'_, CAP>)
     let mut slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
     let mut caches = [CpuCache::new()];
     let ram = FrameSpan::new(Pfn::new(0), FRAMES);
-    let phys = Phys::new(ram.start, &mut slots, &mut caches, &[ram]).expect("one zone");
+    let mut zones = [Zone::new(ram)];
+    let phys = Phys::new(ram.start, &mut slots, &mut caches, &mut zones).expect("one zone");
     // SAFETY: 1. this is the only run of these frames. 2. the words of each are in `Words`, which
     // is not Rust memory but a vector of atomics. 3. they are not said to be zero.
     phys.add(unsafe { FrameRun::mint(ram, false) }).expect("all of it is in the zone");

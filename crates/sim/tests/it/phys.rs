@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use quire::inject::{Fragment, Phys, fragment};
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire_hw::{DirectMap, FrameRun};
 use quire_sim::phys::{Beside, Op, ops};
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
@@ -26,7 +26,8 @@ fn on<R>(
     let (_, run) = DirectMap::new_zeroed(aligned, Pfn::new(first), PAGE_SHIFT).expect("aligned");
     let mut slots: Vec<Slot> = (0..count).map(|_| Slot::default()).collect();
     let mut caches: Vec<CpuCache> = (0..cpus).map(|_| CpuCache::new()).collect();
-    let phys = Phys::new(Pfn::new(first), &mut slots, &mut caches, zones).expect("sound");
+    let mut lent: Vec<Zone> = zones.iter().copied().map(Zone::new).collect();
+    let phys = Phys::new(Pfn::new(first), &mut slots, &mut caches, &mut lent).expect("sound");
     let mut rest = if zeroed { run } else { run.dirtied() };
     for zone in zones {
         let before = zone.start.offset_from(rest.start());

@@ -24,10 +24,10 @@ mod tags;
 pub(crate) mod user;
 
 use quire::cache::File;
-use quire::phys::{CpuCache, Slot};
+use quire::phys::{CpuCache, Slot, Zone};
 use quire::stats::Counters;
 use quire::swap::{SWAPS_MAX, Swap};
-use quire::{Mm, Parts};
+use quire::{Group, Mm, Parts};
 use spin::Once;
 
 pub(crate) use archive::with_archive;
@@ -58,6 +58,8 @@ pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
 const FRAMES_A_FILE: u64 = 8;
 const FILES_LEAST: u64 = 8192;
 const FILES_MOST: u64 = 65_536;
+/// How many groups of processes there may be at once.
+const GROUPS_MAX: usize = 64;
 
 static MM: Once<System> = Once::new();
 
@@ -83,7 +85,8 @@ pub(crate) fn init(boot: &Boot) {
     let slots = early.array(span.count as usize, Slot::empty);
     let caches = early.array(MAX_CPUS, CpuCache::new);
     let counters = early.array(MAX_CPUS, Counters::new);
-    let zones = early.array(1, || span);
+    let zones = early.array(1, || Zone::new(span));
+    let groups = early.array(GROUPS_MAX, Group::new);
     let files = (span.count / FRAMES_A_FILE).clamp(FILES_LEAST, FILES_MOST);
     files::init(files as usize);
     let files = early.array(files as usize, File::new);
@@ -91,7 +94,10 @@ pub(crate) fn init(boot: &Boot) {
     heap::init(&mut early);
     let (board, all) = board::take(span);
     let board = early.one(board);
-    let parts = Parts::new(span.start, slots, caches, counters, zones).files(files).swaps(swaps);
+    let parts = Parts::new(span.start, slots, caches, counters, zones)
+        .files(files)
+        .swaps(swaps)
+        .groups(groups);
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
     archive::give(mm, all, &early, boot.initrd);

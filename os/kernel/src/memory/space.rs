@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
-use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -60,7 +59,8 @@ pub(crate) struct Break {
 
 /// An address space, which ends with its last owner.
 pub(crate) struct Memory {
-    space: ManuallyDrop<Space<Format>>,
+    /// There from the end of [`new`](Self::new) or [`fork`](Self::fork) on.
+    space: Option<Space<Format>>,
     /// The program's heap.
     pub(crate) heap: SpinMutex<Break>,
     /// New mappings are locked (`MCL_FUTURE`).
@@ -83,8 +83,9 @@ impl Memory {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>, Errno> {
-        let space = mm().space_over(root()?, UNTAGGED, WINDOW).map_err(errno)?;
-        Ok(Self::wrap(space, Break::default(), Objects::default()))
+        Self::make(Break::default(), Objects::default(), |place| {
+            mm().space_in(place, root()?, UNTAGGED, WINDOW).map(drop).map_err(errno)
+        })
     }
 
     /// A copy of this one, all of whose memory is shared until it is written.
@@ -95,18 +96,24 @@ impl Memory {
         let heap = *self.heap.lock();
         let (_until_known, shared) = self.shared.inherit();
         let shared = shared?;
-        let space = mm().fork_over(&self.space, root()?, UNTAGGED).map_err(errno)?;
-        let child = Self::wrap(space, heap, shared);
+        let child = Self::make(heap, shared, |place| {
+            mm().fork_in(place, self.space(), root()?, UNTAGGED).map(drop).map_err(errno)
+        })?;
         if self.has_guards() {
             child.set_has_guards();
         }
         Ok(child)
     }
 
-    fn wrap(space: Space<Format>, heap: Break, objects: Objects) -> Arc<Self> {
+    /// Lets `begin` make the space where it stays: it is too large for the stack.
+    fn make(
+        heap: Break,
+        objects: Objects,
+        begin: impl FnOnce(&mut Option<Space<Format>>) -> Result<(), Errno>,
+    ) -> Result<Arc<Self>, Errno> {
         let number = shared::new_number();
-        let memory = Arc::new(Self {
-            space: ManuallyDrop::new(space),
+        let mut memory = Arc::new(Self {
+            space: None,
             heap: SpinMutex::new(heap),
             locks_future: AtomicBool::new(false),
             guards: AtomicU8::new(0),
@@ -115,8 +122,9 @@ impl Memory {
             shared: objects,
             number,
         });
+        Arc::get_mut(&mut memory).map_or(Err(Errno::ENOMEM), |own| begin(&mut own.space))?;
         shared::register(number, &memory);
-        memory
+        Ok(memory)
     }
 
     /// Whether new mappings are locked.
@@ -157,7 +165,7 @@ impl Memory {
     /// The library's space.
     #[inline]
     pub(crate) fn space(&self) -> &Space<Format> {
-        &self.space
+        self.space.as_ref().expect("it was made before any other code saw it")
     }
 }
 
@@ -177,7 +185,7 @@ impl Memory {
     /// Whether other spaces may see writes at `address`.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
         let page = Vpn::new(address / PAGE);
-        let mut areas = mm().spaces().areas(&self.space, PageSpan::new(page, page.add(1)));
+        let mut areas = mm().spaces().areas(self.space(), PageSpan::new(page, page.add(1)));
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
@@ -214,8 +222,8 @@ impl Memory {
 
     fn bring(&self, span: PageSpan, access: Access) -> Result<Populated, Stop> {
         match access {
-            Access::Write => mm().populate_written(&self.space, span),
-            _ => mm().populate(&self.space, span),
+            Access::Write => mm().populate_written(self.space(), span),
+            _ => mm().populate(self.space(), span),
         }
     }
 
@@ -223,9 +231,9 @@ impl Memory {
     fn pin(&self, page: Vpn, how: Reach) -> Result<Pinned, Stop> {
         loop {
             let pinned = match how {
-                Reach::Read => mm().pin_read(&self.space, page),
-                Reach::Write => mm().pin(&self.space, page, Access::Write),
-                Reach::Change => mm().pin_change(&self.space, page),
+                Reach::Read => mm().pin_read(self.space(), page),
+                Reach::Write => mm().pin(self.space(), page, Access::Write),
+                Reach::Change => mm().pin_change(self.space(), page),
             };
             match pinned {
                 Err(Stop::Need(need)) => {
@@ -284,9 +292,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: taken once, here; nothing uses the value after this.
-        let space = unsafe { ManuallyDrop::take(&mut self.space) };
-        mm().destroy(space);
+        mm().destroy_in(&mut self.space);
         shared::forget(self.number);
     }
 }
@@ -336,16 +342,16 @@ pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
     }
     match memory {
         Some(memory) => {
-            let entered = memory.space.enter_with(&TAGS, cpu);
-            isa::enter(memory.space.root(), entered);
+            let entered = memory.space().enter_with(&TAGS, cpu);
+            isa::enter(memory.space().root(), entered);
         }
         None => isa::leave(TAGS.are_used()),
     }
     // The space that is left ends after the root was changed, if it ends here.
     let left = core::mem::replace(here, memory.cloned());
     match &left {
-        Some(left) if isa::KEEPS && TAGS.are_used() => left.space.step_aside(cpu),
-        Some(left) => left.space.leave(cpu),
+        Some(left) if isa::KEEPS && TAGS.are_used() => left.space().step_aside(cpu),
+        Some(left) => left.space().leave(cpu),
         None => {}
     }
 }
@@ -401,7 +407,7 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Stop>
         return Err(Error::NoMemory(Order::ZERO).into());
     }
     for _ in 0..TRIES {
-        let is_eased = match mm().fault(&memory.space, page, access) {
+        let is_eased = match mm().fault(memory.space(), page, access) {
             Ok(Resolved::Paged { ahead, .. }) => return Ok(ahead),
             // The program tries again, and faults again if it must.
             Ok(_) => return Ok(None),
@@ -413,7 +419,7 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Stop>
             break;
         }
     }
-    match mm().fault(&memory.space, page, access)? {
+    match mm().fault(memory.space(), page, access)? {
         Resolved::Paged { ahead, .. } => Ok(ahead),
         _ => Ok(None),
     }

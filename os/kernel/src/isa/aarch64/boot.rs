@@ -121,7 +121,8 @@ pub(super) unsafe extern "C" fn other_cpu() -> ! {
 /// Where EL2 runs us, goes on at EL1 with nothing trapped; else nothing. Changes x0 and x1.
 ///
 /// HCR: EL1 is 64-bit. CNTHCTL: its counters and timers are free. CPTR: so are vectors. ICC_SRE:
-/// so are the system registers of the interrupt controller. HCRX: so are MOPS, where they are.
+/// so are the system registers of the interrupt controller, if it has any. HCRX: so are MOPS, where
+/// they are.
 ///
 /// # Safety
 /// To be called on the way up alone, with the MMU off; changes x registers that are not in use yet.
@@ -138,10 +139,13 @@ unsafe extern "C" fn drop_to_el1() {
         "msr    cntvoff_el2, xzr",
         "mov    x0, #0x33ff",
         "msr    cptr_el2, x0",
+        "mrs    x0, id_aa64pfr0_el1",
+        "ubfx   x0, x0, #24, #4",
+        "cbz    x0, 3f",
         "mov    x0, #0xf",
         "msr    s3_4_c12_c9_5, x0", // ICC_SRE_EL2
         "isb",
-        "mrs    x0, midr_el1",
+        "3: mrs x0, midr_el1",
         "msr    vpidr_el2, x0",
         "mrs    x0, mpidr_el1",
         "msr    vmpidr_el2, x0",

@@ -1,7 +1,8 @@
-//! arm64: QEMU's `virt` machine with a GICv3, at EL1.
+//! arm64: QEMU's `virt` machine with a GICv3 or a GICv2, at EL1.
 //!
 //! Source of all facts about registers: Arm ARM (DDI 0487); of the interrupt controller: the GIC
-//! architecture (IHI 0069); of the console: PL011 (DDI 0183); of the clock: PL031 (DDI 0224).
+//! architecture (IHI 0069, and 0048 for the older one); of the console: PL011 (DDI 0183); of the
+//! clock: PL031 (DDI 0224).
 //!
 //! ```text
 //!   0                       USER_END          DIRECT
@@ -22,6 +23,7 @@
 //! | `copy` | copies that may fault |
 //! | `bytes` | copies that may not |
 //! | `gic` | interrupts, and sleep |
+//! | `gic2`, `gic3` | the interrupt controllers that there are |
 //! | `clock` | time |
 //! | `console` | the serial line |
 //! | `power` | the machine's end, random numbers |
@@ -39,6 +41,8 @@ mod context;
 mod copy;
 mod cpu;
 mod gic;
+mod gic2;
+mod gic3;
 mod mmu;
 mod power;
 mod signal;

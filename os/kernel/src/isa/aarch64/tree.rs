@@ -15,13 +15,28 @@ pub(super) enum Conduit {
     Smc,
 }
 
+/// The interrupt controller's part for CPUs, by physical address.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Controller {
+    /// A GICv2: each CPU finds its own interface there.
+    V2 {
+        /// The interface.
+        interface: u64,
+    },
+    /// A GICv3.
+    V3 {
+        /// The first of its redistributors.
+        redistributors: u64,
+    },
+}
+
 /// The devices, by physical address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     /// The GIC's distributor.
     pub(super) distributor: u64,
-    /// The first of the GIC's redistributors.
-    pub(super) redistributors: u64,
+    /// The rest of the GIC.
+    pub(super) controller: Controller,
     /// The PL011.
     pub(super) uart: u64,
     /// Its interrupt, counted among the shared ones.
@@ -52,7 +67,7 @@ pub(super) struct Found {
 /// Reads the tree at physical address `address`.
 ///
 /// # Panics
-/// When it is none, or has no GICv3, no memory or no console.
+/// When it is none, or has no GIC that we know, no memory or no console.
 pub(super) fn read(address: u64) -> Found {
     let tree = Tree::at(address);
     let command_line = tree.command_line();
@@ -69,15 +84,14 @@ pub(super) fn read(address: u64) -> Found {
 }
 
 fn devices(tree: Tree) -> Machine {
-    let Some((gic, _)) = tree.registers("arm,gic-v3", 0) else { panic!("there is no GICv3") };
-    let Some((redistributors, _)) = tree.registers("arm,gic-v3", 1) else {
-        panic!("the GICv3 has no redistributors")
+    let Some((distributor, controller)) = interrupts(tree) else {
+        panic!("there is no GICv3 and no GICv2")
     };
     let Some((uart, _)) = tree.registers("arm,pl011", 0) else { panic!("there is no PL011") };
     let (affinities, cpus, cpus_all) = tree.cpu_numbers(read_register!("mpidr_el1") & AFFINITY);
     Machine {
-        distributor: gic,
-        redistributors,
+        distributor,
+        controller,
         uart,
         uart_interrupt: tree.compatible("arm,pl011").and_then(interrupt_of).unwrap_or(1),
         rtc: tree.registers("arm,pl031", 0).map(|(start, _)| start),
@@ -87,6 +101,18 @@ fn devices(tree: Tree) -> Machine {
         affinities,
         semihosting: false,
     }
+}
+
+/// The distributor, and the rest of the interrupt controller.
+fn interrupts(tree: Tree) -> Option<(u64, Controller)> {
+    let part = |name, index| tree.registers(name, index).map(|(start, _)| start);
+    if let Some(distributor) = part("arm,gic-v3", 0) {
+        let redistributors = part("arm,gic-v3", 1)?;
+        return Some((distributor, Controller::V3 { redistributors }));
+    }
+    let name = ["arm,cortex-a15-gic", "arm,gic-400"].into_iter();
+    let name = name.into_iter().find(|name| part(name, 0).is_some())?;
+    Some((part(name, 0)?, Controller::V2 { interface: part(name, 1)? }))
 }
 
 /// The number of a device's interrupt if it is a shared one: type 0, number, flags.
