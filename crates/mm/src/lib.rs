@@ -156,7 +156,8 @@ pub use reclaim::{
     Watermarks,
 };
 pub use spaces::{
-    FolioMap, FrameSource, LentFrames, Loss, Move, Populated, Resolved, SizeOf, Spaces, is_written,
+    Answer, Answered, FolioMap, FrameSource, LentFrames, Loss, Move, Populated, Resolved, SizeOf,
+    Spaces, is_written,
 };
 
 #[cfg(all(feature = "lines", not(any(loom, shuttle))))]

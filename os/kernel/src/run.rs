@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
-use quire::space::GroupId;
+use quire::space::{GroupId, Watched};
 use quire::units::{Access, CpuId, Order, Vpn};
 use quire::{Error, Need, Stop as Halt};
 use quire_linux::Errno;
@@ -19,7 +19,7 @@ use quire_linux::signal::{Info, Signal};
 use crate::calls::{self, signal};
 use crate::disk;
 use crate::isa::{self, Call, Trap};
-use crate::memory;
+use crate::memory::{self, Waits};
 use crate::task::{Resume, Stop, Thread, collapse, exit, oom, queue, reclaim, tree};
 
 /// The reason a CPU lets go of a thread.
@@ -163,6 +163,10 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
             }
             return None;
         }
+        Err(Halt::Need(Need::Watcher(event))) => match wait_for_watcher(thread, address, event) {
+            Ok(leave) => return leave,
+            Err(error) => error,
+        },
         Err(Halt::Need(_)) => match wait_for_page(thread, address, access) {
             Ok(leave) => return leave,
             Err(error) => error,
@@ -216,6 +220,32 @@ fn wait_for_page(
         }
         Err(Halt::Refuse(error)) => Err(error),
         Err(Halt::Need(_)) => Ok(Some(Leave::Yield)),
+    }
+}
+
+/// A program that touched a page for which a watcher answers sleeps, and tries again.
+fn wait_for_watcher(
+    thread: &mut Thread,
+    address: u64,
+    event: Watched,
+) -> Result<Option<Leave>, Error> {
+    thread.begin();
+    let Some(memory) = memory::Own::get() else { return Ok(Some(Leave::Yield)) };
+    let tid = thread.task.tid;
+    let told =
+        tree::with_calls(thread, |calls| memory.tell_watcher(event, address, tid, calls.who.wake));
+    match told {
+        Ok(Waits::Sleeps) => {}
+        Ok(Waits::GetsSignal) => return Err(Error::Missing(event.page)),
+        Ok(Waits::TriesAgain) | Err(_) => return Ok(Some(Leave::Yield)),
+    }
+    // The thread is registered; now look once more, so that no answer is missed.
+    match memory::fault(address, event.access) {
+        Err(Halt::Need(Need::Watcher(now))) if now == event => Ok(Some(Leave::Wait(None))),
+        _ => {
+            memory.untell_watcher(event, tid);
+            Ok(None)
+        }
     }
 }
 

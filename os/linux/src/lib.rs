@@ -19,6 +19,7 @@ pub mod query;
 pub mod signal;
 pub mod text;
 mod wait;
+pub mod watch;
 
 pub use errno::{Errno, Result};
 pub use wait::{Waiters, Wake};

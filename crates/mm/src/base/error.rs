@@ -19,6 +19,8 @@ pub enum Error {
     Invalid,
     /// This area exists already.
     Exists(Area),
+    /// The page is there already.
+    Present(Vpn),
     /// No free stretch has this many pages.
     NoRoom(u64),
     /// No area holds this page.
@@ -98,7 +100,7 @@ impl Error {
                 Errno::ENOMEM
             }
             Error::Invalid | Error::NotForeign(_) | Error::NoMemoryType(_) => Errno::EINVAL,
-            Error::Exists(_) => Errno::EEXIST,
+            Error::Exists(_) | Error::Present(_) => Errno::EEXIST,
             Error::Denied(..) | Error::Guarded(_) | Error::Marked(..) | Error::Missing(_) => {
                 Errno::EFAULT
             }
@@ -139,6 +141,7 @@ impl fmt::Display for Error {
             Error::Invalid => MapError::Invalid.fmt(f),
             Error::Exists(area) => MapError::Exists(*area).fmt(f),
             Error::NoRoom(pages) => MapError::NoRoom(*pages).fmt(f),
+            Error::Present(page) => write!(f, "{page} is there already"),
             Error::NoArea(page) => write!(f, "no area holds {page}"),
             Error::Denied(page, access, prot) => {
                 write!(f, "{access:?} at {page}: its area allows {prot:?}")

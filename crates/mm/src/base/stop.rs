@@ -13,6 +13,7 @@ use quire_hw::Poisoned;
 use super::{Errno, Error};
 #[cfg(feature = "files")]
 use crate::cache::{FileId, Reads};
+use crate::space::Watched;
 
 /// The thing that a call needs from the embedder before it can be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,9 @@ pub enum Need {
     /// Another reader or writer has a page of this file or swap device: call again when it is done.
     #[cfg(feature = "files")]
     Wait(FileId),
+    /// The watcher of the page's area answers the access ([`answer`](crate::Mm::answer)); then the
+    /// program tries again.
+    Watcher(Watched),
 }
 
 /// The reason why a call is not done. The state is as before, or as the call documents.
@@ -65,17 +69,18 @@ impl From<Poisoned> for Stop {
 }
 
 impl fmt::Display for Need {
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             #[cfg(feature = "files")]
             Need::Read(reads) => {
                 let (pages, file) = (reads.pages(), reads.file().0);
-                write!(_f, "pages {}..{} of file {file} must be read", pages.start, pages.end)
+                write!(f, "pages {}..{} of file {file} must be read", pages.start, pages.end)
             }
             #[cfg(feature = "files")]
-            Need::Wait(file) => write!(_f, "a page of file {} is being read or written", file.0),
-            #[cfg(not(feature = "files"))]
-            _ => Ok(()),
+            Need::Wait(file) => write!(f, "a page of file {} is being read or written", file.0),
+            Need::Watcher(Watched { watcher, page, .. }) => {
+                write!(f, "watcher {} must answer for {page}", watcher.get())
+            }
         }
     }
 }

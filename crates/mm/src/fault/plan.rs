@@ -8,7 +8,7 @@ use super::policy::Policy;
 use super::size::{Choice, choose, highest};
 use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
-use crate::space::{Advice, Area, AreaFlags, Backing, FileId, Seq, View};
+use crate::space::{Advice, Area, AreaFlags, Backing, FileId, Seq, View, WatchFor, Watched};
 use crate::table::Place;
 
 /// The next step for a fault.
@@ -29,6 +29,8 @@ pub enum Decision {
     File(FilePage),
     /// A stack may grow down to the page: its area.
     Grow(Area),
+    /// The area's watcher answers the access.
+    Watched(Watched),
     /// The program may not access it.
     Refuse(Refusal),
 }
@@ -113,6 +115,9 @@ pub enum Reach {
     Folio,
     /// Everything up to this page that one table translates: populating.
     Upto(Vpn),
+    /// The same, and nothing before the page: the answer of a watcher, whatever rights the area
+    /// has.
+    Answer(Vpn),
 }
 
 /// Decides what `access` to `page` needs.
@@ -124,14 +129,14 @@ pub fn decide<A: Arch, H: Hardware>(
     reach: Reach,
 ) -> Decision {
     let (area, seq) = view.areas().next_at_or_after(page);
-    let Some(area) = area else { return Decision::Refuse(Refusal::NoArea) };
+    let Some(mut area) = area else { return Decision::Refuse(Refusal::NoArea) };
     if !area.span.contains(page) {
         let stack = reach == Reach::Folio && area.flags.contains(AreaFlags::GROWS_DOWN);
         let room = area.span.end.offset_from(page) <= view.space.stack_pages();
         let grows = stack && room && area.prot.allows(access);
         return if grows { Decision::Grow(area) } else { Decision::Refuse(Refusal::NoArea) };
     }
-    if !area.prot.allows(access) {
+    if !area.prot.allows(access) && !matches!(reach, Reach::Answer(_)) {
         return Decision::Refuse(Refusal::Denied(area.prot));
     }
     let place = view.tables().walk(page, Level::LAST);
@@ -152,6 +157,13 @@ pub fn decide<A: Arch, H: Hardware>(
         }
         _ => return Decision::Touch(area.prot, seq),
     }
+    if area.flags.intersects(AreaFlags::WATCH) {
+        match (reach, area.watched(page, WatchFor::MISSING, access)) {
+            (Reach::Answer(end), _) => area = area.clipped(PageSpan::new(page, end)),
+            (_, Some(event)) => return Decision::Watched(event),
+            (_, None) => {}
+        }
+    }
     let advice = Advice::of(area.flags);
     let candidates = policy.candidates(advice, view.space.opt_out());
     let empty = empty_order(view, place, page, candidates);
@@ -164,7 +176,9 @@ pub fn decide<A: Arch, H: Hardware>(
     let block = PageSpan::block(page, largest);
     let wanted = match reach {
         Reach::Folio => block,
-        Reach::Upto(end) => wanted(view, block, largest, end.min(area.span.end)),
+        Reach::Upto(end) | Reach::Answer(end) => {
+            wanted(view, block, largest, end.min(area.span.end))
+        }
     };
     let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
     // A writable page is mapped dirty at once: that saves the hardware a second walk. In a tracked

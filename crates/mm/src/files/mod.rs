@@ -19,6 +19,7 @@ mod read;
 mod reshape;
 mod open;
 mod shown;
+mod watched;
 mod truncate;
 mod writeback;
 

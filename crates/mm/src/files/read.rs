@@ -343,16 +343,27 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         sizes: OrderSet,
         resched: &mut dyn FnMut(),
     ) -> Result<(), Error> {
-        let smallest = self.smallest();
-        let fits = |order: &Order| {
-            let block = FilePages::block(page, *order);
-            block.end <= self.pages() && self.index.next(block).is_none()
-        };
-        let large = sizes.descending(smallest.up()).filter(fits);
-        let (run, order) = self.base().first_free(large, smallest)?;
+        let (run, order) = self.room_for(page, FilePages::new(0, self.pages()), sizes)?;
         let start = FilePages::block(page, order).start;
         self.base().clear(&run, page - start, resched);
         self.enter(start, run, order, FolioFlags::UPTODATE).map(drop)
+    }
+
+    /// Frames for a folio at `page` that fits into `within`, as large as `sizes` allow, and its
+    /// order. The smallest one may exceed `within`.
+    pub(crate) fn room_for(
+        &self,
+        page: u64,
+        within: FilePages,
+        sizes: OrderSet,
+    ) -> Result<(FrameRun, Order), Error> {
+        let smallest = self.smallest();
+        let fits = |order: &Order| {
+            let block = FilePages::block(page, *order);
+            within.covers(block) && self.index.next(block).is_none()
+        };
+        let large = sizes.descending(smallest.up()).filter(fits);
+        self.base().first_free(large, smallest)
     }
 
     /// Reports to the caller that wants `page`, once, that it could not be read.

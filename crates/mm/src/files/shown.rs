@@ -36,7 +36,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if fault.is_there {
             return Ok(file.let_write(view, fault));
         }
-        let Some(leaf) = leaf_order(&file.index, fault) else {
+        let leaf = leaf_order(&file.index, fault);
+        if fault.area.flags.intersects(AreaFlags::WATCH) {
+            file.tell_watcher(fault, leaf.is_some(), how.access)?;
+        }
+        let Some(leaf) = leaf else {
             return file.lacking(view, fault, how.resched).map(|()| None);
         };
         self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;
@@ -97,7 +101,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
                     block
                 }
             }
-            Reach::Upto(end) => {
+            Reach::Upto(end) | Reach::Answer(end) => {
                 let most = fault.page.add(POPULATE_ORDER.pages());
                 PageSpan::new(fault.page, end.min(most))
             }

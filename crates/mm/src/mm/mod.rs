@@ -19,6 +19,8 @@ mod pin;
 mod tests;
 #[cfg(all(test, not(loom), feature = "files", feature = "check"))]
 mod file_tests;
+#[cfg(all(test, not(loom), feature = "files", feature = "check"))]
+mod watch_tests;
 
 pub use frames::{FrameInfo, FrameUse};
 pub use manager::{Mm, Parts};

@@ -21,7 +21,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
 use crate::base::{Change, Errno, Error, Stop};
-use crate::space::{Advice, Area, OptOut, Space, View};
+use crate::space::{Advice, Area, AreaFlags, OptOut, Space, View};
 use crate::stats::Event;
 use crate::table::{Gather, Sight, Survey, Taking};
 
@@ -302,7 +302,8 @@ pub(super) fn blocks(span: PageSpan, order: Order) -> impl Iterator<Item = PageS
     blocks.take_while(move |block| block.end <= span.end)
 }
 
-/// Whether an area or its process was advised not to have large folios.
+/// Whether an area or its process was advised not to have large folios, or a watcher fills it.
 pub(super) fn is_refused<A: Arch>(space: &Space<A>, area: &Area) -> bool {
-    Advice::of(area.flags) == Advice::NoHuge || space.opt_out() == OptOut::All
+    let is_watched = area.flags.intersects(AreaFlags::WATCH);
+    Advice::of(area.flags) == Advice::NoHuge || is_watched || space.opt_out() == OptOut::All
 }

@@ -129,7 +129,10 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 }
 
+/// The flags of areas that show whether a page is there.
+const SHOWN: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::TRACKED).union(AreaFlags::WATCH);
+
 /// Whether folios of zeroes may be taken out of an area.
 pub(super) fn may_drop(area: &Area) -> bool {
-    area.is_private_anon() && !area.flags.intersects(AreaFlags::LOCKED | AreaFlags::TRACKED)
+    area.is_private_anon() && !area.flags.intersects(SHOWN)
 }

@@ -6,8 +6,8 @@
 //! ```text
 //! word 0   first page
 //! word 1   page after the last
-//! word 2   63           32 31              8 7..6   5..3   2..0
-//!          | object       | flags           | kind | max  | prot |
+//! word 2   63     56 55     32 31              8 7..6   5..3   2..0
+//!          | watcher | object | flags           | kind | max  | prot |
 //! word 3   what the first page of the area shows
 //!
 //! kind       object         word 3
@@ -20,8 +20,9 @@
 //! reused node into a harmless value or `None`.
 
 use bitflags::bitflags;
-use quire_units::{MemoryType, Order, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Access, MemoryType, Order, PageSpan, Pfn, Prot, Vpn};
 
+use super::watch::{Watch, WatchFor, Watched, Watcher};
 use crate::table::Inherit;
 
 bitflags! {
@@ -63,10 +64,18 @@ bitflags! {
         /// The order of the folios in which its file is best read, in five bits; 0: no advice. See
         /// [`read_order`](Self::read_order).
         const READ_ORDER = 31 << READ_ORDER_AT;
+        /// Its watcher answers accesses to missing pages ([`WatchFor::MISSING`]).
+        const WATCH_MISSING = 1 << 20;
+        /// Its watcher answers accesses to pages that its file has in memory and the area does not
+        /// map ([`WatchFor::MINOR`]).
+        const WATCH_MINOR = 1 << 21;
+        /// The number of its watcher, in eight bits. See [`watch`](Self::watch).
+        const WATCHER = 0xff << WATCHER_AT;
     }
 }
 
 const READ_ORDER_AT: u32 = 15;
+const WATCHER_AT: u32 = 24;
 
 impl AreaFlags {
     /// The flags that advice may change.
@@ -77,6 +86,30 @@ impl AreaFlags {
         .union(Self::SEQUENTIAL)
         .union(Self::RANDOM)
         .union(Self::DONTDUMP);
+
+    /// All that says who watches, and what for.
+    pub const WATCH: Self = Self::WATCH_MISSING.union(Self::WATCH_MINOR).union(Self::WATCHER);
+
+    /// The watcher and what it watches for, if there is one.
+    pub fn watch(self) -> Option<Watch> {
+        let watcher = Watcher::new((self.bits() >> WATCHER_AT) as u8)?;
+        let mut events = WatchFor::empty();
+        events.set(WatchFor::MISSING, self.contains(Self::WATCH_MISSING));
+        events.set(WatchFor::MINOR, self.contains(Self::WATCH_MINOR));
+        Some(Watch { watcher, events })
+    }
+
+    /// The same flags with this watch, or none.
+    #[must_use]
+    pub fn with_watch(self, watch: Option<Watch>) -> Self {
+        let mut flags = self - Self::WATCH;
+        if let Some(Watch { watcher, events }) = watch {
+            flags |= Self::from_bits_truncate(u32::from(watcher.get()) << WATCHER_AT);
+            flags.set(Self::WATCH_MISSING, events.contains(WatchFor::MISSING));
+            flags.set(Self::WATCH_MINOR, events.contains(WatchFor::MINOR));
+        }
+        flags
+    }
 
     /// The order of the folios in which its file is best read, if there was such advice.
     #[inline]
@@ -95,7 +128,7 @@ impl AreaFlags {
     }
 }
 
-/// The number of a file: its place among the files that the embedder lent.
+/// The number of a file: its place among the files that the embedder lent, below 2^24.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u32);
 
@@ -161,16 +194,32 @@ pub(super) const TERMS: usize = 2;
 pub(super) const SHOWS: u64 = FILE | FRAMES;
 const FLAGS_AT: u32 = 8;
 const ID_AT: u32 = 32;
+const IDS: u32 = (1 << (PACKED_WATCHER_AT - ID_AT)) - 1;
+/// Where the watcher's number is, which does not fit beside the other flags.
+const PACKED_WATCHER_AT: u32 = 56;
 const PROTS: u64 = Prot::all().bits() as u64;
 const KNOWN: u64 = PROTS
     | PROTS << MAX_AT
     | FILE
     | FRAMES
-    | (AreaFlags::all().bits() as u64) << FLAGS_AT
-    | (u32::MAX as u64) << ID_AT;
+    | packed_flags(AreaFlags::all())
+    | (IDS as u64) << ID_AT;
 
-const _: () = assert!(AreaFlags::all().bits() < 1 << (ID_AT - FLAGS_AT), "flags meet the id");
+const _: () = assert!(WATCHER_AT == ID_AT - FLAGS_AT, "flags meet the id");
 const _: () = assert!(PROTS < 1 << MAX_AT, "rights meet the bound of rights");
+
+/// Flags in their places of word 2.
+const fn packed_flags(flags: AreaFlags) -> u64 {
+    let low = AreaFlags::all().difference(AreaFlags::WATCHER);
+    let watcher = flags.intersection(AreaFlags::WATCHER).bits() >> WATCHER_AT;
+    (flags.intersection(low).bits() as u64) << FLAGS_AT | (watcher as u64) << PACKED_WATCHER_AT
+}
+
+const fn unpacked_flags(terms: u64) -> AreaFlags {
+    let watcher = (terms >> PACKED_WATCHER_AT) as u32;
+    let low = (terms >> FLAGS_AT) as u32 & ((1 << WATCHER_AT) - 1);
+    AreaFlags::from_bits_truncate(low | watcher << WATCHER_AT)
+}
 
 impl Area {
     /// Whether a tree can hold it: it has a page, and its file has a page for each of them.
@@ -181,7 +230,9 @@ impl Area {
         }
         match self.backing {
             Backing::Anon => true,
-            Backing::File { page, .. } => page.checked_add(self.span.count()).is_some(),
+            Backing::File { id, page } => {
+                id.0 <= IDS && page.checked_add(self.span.count()).is_some()
+            }
             Backing::Frames { first, .. } => first.get().checked_add(self.span.count()).is_some(),
         }
     }
@@ -194,10 +245,9 @@ impl Area {
             Backing::File { id, page } => (FILE, id.0, page),
             Backing::Frames { first, memory } => (FRAMES, memory as u32, first.get()),
         };
-        let flags = (self.flags.bits() & AreaFlags::all().bits()) as u64;
         let rights =
             self.prot.bits() as u64 & PROTS | (self.max_prot.bits() as u64 & PROTS) << MAX_AT;
-        let terms = rights | kind | flags << FLAGS_AT | (id as u64) << ID_AT;
+        let terms = rights | kind | packed_flags(self.flags) | ((id & IDS) as u64) << ID_AT;
         [self.span.start.get(), self.span.end.get(), terms, page]
     }
 
@@ -205,7 +255,7 @@ impl Area {
     #[inline]
     pub const fn unpack(words: [u64; 4]) -> Option<Self> {
         let [start, end, terms, page] = words;
-        let id = (terms >> ID_AT) as u32;
+        let id = (terms >> ID_AT) as u32 & IDS;
         let backing = match (terms & (FILE | FRAMES), id as usize) {
             (FILE, _) => Backing::File { id: FileId(id), page },
             (FRAMES, code) if code < MemoryType::ALL.len() => {
@@ -218,7 +268,7 @@ impl Area {
             span: PageSpan { start: Vpn::new(start), end: Vpn::new(end) },
             prot: Prot::from_bits_truncate(terms as u8),
             max_prot: Prot::from_bits_truncate((terms >> MAX_AT) as u8),
-            flags: AreaFlags::from_bits_truncate((terms >> FLAGS_AT) as u32),
+            flags: unpacked_flags(terms),
             backing,
         };
         if terms & !KNOWN == 0 && area.is_well_formed() { Some(area) } else { None }
@@ -270,9 +320,16 @@ impl Area {
         self.flags.contains(AreaFlags::SEALED) && is_lost
     }
 
-    /// The area of a child; `None` with `DONTFORK`. As on Linux, a child does not inherit locks.
+    /// The access of a program to a page of the area, if its watcher answers such an event.
+    pub fn watched(&self, page: Vpn, event: WatchFor, access: Access) -> Option<Watched> {
+        let watch = self.flags.watch().filter(|watch| watch.events.contains(event))?;
+        Some(Watched { watcher: watch.watcher, page, event, access })
+    }
+
+    /// The area of a child; `None` with `DONTFORK`. As on Linux, a child inherits neither locks nor
+    /// a watch.
     pub fn inherited(&self) -> Option<Area> {
-        let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT;
+        let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT - AreaFlags::WATCH;
         let inherits = !self.flags.contains(AreaFlags::DONTFORK);
         inherits.then_some(Area { flags, ..*self })
     }

@@ -28,6 +28,7 @@ mod place;
 mod section;
 pub(crate) mod tree;
 mod view;
+mod watch;
 
 #[cfg(test)]
 mod tree_tests;
@@ -39,3 +40,4 @@ pub(crate) use section::{Section, SectionLack};
 pub(crate) use tree::Seq;
 pub(crate) use view::{Ever, View};
 pub use view::{GroupId, Space};
+pub use watch::{Watch, WatchFor, Watched, Watcher};

@@ -130,7 +130,7 @@ mod plain {
     fn any_area() -> impl Strategy<Value = Area> {
         let backing = prop_oneof![
             Just(Backing::Anon),
-            (any::<u32>(), 0..1u64 << 60)
+            (0..1u32 << 24, 0..1u64 << 60)
                 .prop_map(|(id, page)| Backing::File { id: crate::space::FileId(id), page }),
         ];
         (0..1u64 << 52, 1..1u64 << 40, 0..8u8, 0..8u8, any::<u32>(), backing).prop_map(

@@ -75,6 +75,8 @@ pub(crate) enum Ever {
     Droppable = 4,
     /// An area was mapped that shows frames by number.
     Frames = 8,
+    /// An area was watched.
+    Watched = 16,
 }
 
 /// A caller takes leaves out of a space and flushes later. A concurrent change that finds them gone

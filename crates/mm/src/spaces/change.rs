@@ -231,7 +231,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Gives every area in `span` other flags, or the rights `prot`, and the leaves with them, as
     /// `alter` says; changes nothing unless `alter` agrees for all of them and there is no hole.
-    fn alter(
+    pub(super) fn alter(
         &self,
         space: &Space<A>,
         span: PageSpan,

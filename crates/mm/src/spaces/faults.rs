@@ -6,7 +6,7 @@ use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::Spaces;
 use super::outcome::{Fault, Lack, Populated, Resolved, Served};
-use crate::base::{Error, Stop};
+use crate::base::{Error, Need, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, MarkedPage, Plan, Refusal, Source, Stale, Unshare, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
@@ -153,6 +153,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 };
             }
             Decision::File(page) => return serve(view, Lack::File(page), fault),
+            Decision::Watched(event) => return Err(Need::Watcher(event).into()),
             Decision::Grow(area) => self.grow(view.space, area, page)?,
             Decision::Refuse(why) => return Err(refused(why, page, fault.access).into()),
             // `attempt` has carried them out.
@@ -203,6 +204,20 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 (run, order)
             }
         };
+        self.install(view, plan, run, order, taken)
+    }
+
+    /// Maps `run`, which has the plan's content. `None` when the plan went stale: the frames are in
+    /// `taken` then.
+    #[inline(always)]
+    pub(super) fn install(
+        &self,
+        view: &View<'_, A, H>,
+        plan: &Plan,
+        run: FrameRun,
+        order: Order,
+        taken: &mut Option<(FrameRun, Order)>,
+    ) -> Served {
         if !plan.is_at(A::leaf_level(order))
             && let Err(error) = self.deepen_to(view, plan.start(order), order, Some(plan.seq))
         {
@@ -227,7 +242,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// The largest wanted run that is free, and the order of its folios.
-    fn take_for(&self, view: &View<'_, A, H>, plan: &Plan) -> Result<(FrameRun, Order), Error> {
+    pub(super) fn take_for(
+        &self,
+        view: &View<'_, A, H>,
+        plan: &Plan,
+    ) -> Result<(FrameRun, Order), Error> {
         let mut order = plan.choice.largest();
         loop {
             if let Some(run) = self.take_several(view.space, plan, order) {
@@ -278,7 +297,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// Makes the lower table that is missing at `place`, unless the areas have changed.
-    fn deepen(
+    pub(super) fn deepen(
         &self,
         view: &View<'_, A, H>,
         place: Place,

@@ -68,6 +68,7 @@ impl<'a> From<&'a LentFrames> for FrameSource<'a> {
 const UNFIT: AreaFlags = AreaFlags::GROWS_DOWN
     .union(AreaFlags::WIPEONFORK)
     .union(AreaFlags::TRACKED)
+    .union(AreaFlags::WATCH)
     .union(AreaFlags::SEALED)
     .union(AreaFlags::DROPPABLE)
     .union(AreaFlags::READ_ORDER);

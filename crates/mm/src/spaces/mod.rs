@@ -29,6 +29,7 @@ mod report;
 mod tally;
 mod track;
 mod unshare;
+mod watch;
 
 pub use failed::Loss;
 pub use frames::{FrameSource, LentFrames};
@@ -37,6 +38,7 @@ pub use outcome::{Populated, Resolved};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};
 pub use track::is_written;
+pub use watch::{Answer, Answered};
 
 use quire_arch::Arch;
 use quire_hw::Hardware;

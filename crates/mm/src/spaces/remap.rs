@@ -131,8 +131,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             true => change.writer().update(old, unlocked),
             false => change.writer().cut(old),
         };
-        // At the new place, no call has asked yet which pages were written.
-        let flags = area.flags - AreaFlags::TRACKED;
+        // At the new place, no call has asked yet which pages were written, and none watches.
+        let flags = area.flags - AreaFlags::TRACKED - AreaFlags::WATCH;
         let set = change.writer().set(Area { span, flags, backing, ..area });
         debug_assert!(left.and(set).is_ok(), "the tree was stocked and the place is free");
         let hole = if stays { PageSpan::new(old.start, old.start) } else { self.hole(space, old) };

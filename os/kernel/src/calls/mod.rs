@@ -26,6 +26,7 @@ mod splice;
 mod swap;
 mod table;
 mod time;
+mod watch;
 
 pub(crate) use exec::first;
 use table::is_restarted;

@@ -6,6 +6,7 @@ use quire::{Need, Scope};
 use quire_linux::files::{Body, Number, PATH_MAX};
 use quire_linux::{Errno, Result};
 
+use super::watch;
 use crate::disk::{self, swap};
 use crate::isa;
 use crate::memory::{Memory, errno, mm, user};
@@ -137,6 +138,13 @@ pub(super) fn with_pages<T, E: Into<quire::Stop>>(
             match with_calls(thread, |calls| disk::start(calls.who, reads)) {
                 Ok(()) | Err(Errno::BLOCKED) => Err(Stop::Read),
                 Err(error) => Err(error.into()),
+            }
+        }
+        Err(quire::Stop::Need(Need::Watcher(event))) => {
+            let stop = watch::wait(thread, event);
+            match act().map_err(E::into) {
+                Err(quire::Stop::Need(_)) => Err(stop),
+                other => other.map_err(|error| errno(error).into()),
             }
         }
         other => other.map_err(|error| errno(error).into()),

@@ -7,7 +7,7 @@ use quire_linux::Errno;
 
 use super::{
     exec, files, futex, handle, lock, memory, misc, names, node, other, poll, process, signal,
-    splice, swap, time,
+    splice, swap, time, watch,
 };
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
@@ -66,6 +66,7 @@ table! {
     __NR_ftruncate => files::ftruncate,
     __NR_fallocate => files::fallocate,
     __NR_memfd_create => names::memfd_create,
+    __NR_userfaultfd => watch::userfaultfd,
     __NR_fadvise64 => files::fadvise64,
     __NR_fchmod => files::fchmod,
     __NR_fchown => files::fchown,

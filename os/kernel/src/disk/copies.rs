@@ -97,7 +97,8 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
                 return false;
             }
         };
-        if may_leave(address, access) {
+        // A watcher may be the thread that would wait.
+        if may_leave(address, access) || matches!(lacks, Need::Watcher(_)) {
             return false;
         }
         if let Need::Read(reads) = lacks

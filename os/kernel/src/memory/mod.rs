@@ -22,6 +22,7 @@ mod shared;
 mod space;
 mod tags;
 pub(crate) mod user;
+mod watchers;
 
 use quire::cache::File;
 use quire::phys::{CpuCache, Slot, Zone};
@@ -43,6 +44,7 @@ pub(crate) use space::{
     Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,
 };
 pub(crate) use tags::rollovers;
+pub(crate) use watchers::Waits;
 
 use crate::isa::{Boot, Format, MAX_CPUS};
 

@@ -18,6 +18,7 @@ use spin::mutex::SpinMutex;
 
 use super::shared::{self, Objects};
 use super::tags::TAGS;
+use super::watchers::Watchers;
 use super::{PAGE, PAGE_SHIFT, mm};
 use crate::isa::{self, Format, MAX_CPUS};
 
@@ -73,6 +74,8 @@ pub(crate) struct Memory {
     pub(crate) has_barriers: AtomicBool,
     /// The files that it may show.
     pub(super) shared: Objects,
+    /// The watchers of its areas.
+    pub(super) watchers: Watchers,
     /// Its number among all spaces.
     number: u64,
 }
@@ -120,6 +123,7 @@ impl Memory {
             has_guards: AtomicBool::new(false),
             has_barriers: AtomicBool::new(false),
             shared: objects,
+            watchers: Watchers::default(),
             number,
         });
         Arc::get_mut(&mut memory).map_or(Err(Errno::ENOMEM), |own| begin(&mut own.space))?;

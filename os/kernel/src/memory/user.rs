@@ -6,10 +6,11 @@
 
 use alloc::vec::Vec;
 
+use quire::hw::FrameRun;
 use quire_linux::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::canary;
+use super::{PAGE, canary, mm};
 use crate::isa;
 
 /// Whether `bytes` bytes from `address` on may be the program's at all.
@@ -27,6 +28,22 @@ pub(crate) fn read_bytes(address: u64, to: &mut [u8]) -> Result<()> {
     }
     // SAFETY: `to` is ours to write, and the other side lies below the end of program memory.
     let left = unsafe { isa::copy_user(to.as_mut_ptr(), address as *const u8, to.len()) };
+    if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Copies program memory into all of `run`.
+///
+/// # Errors
+/// `EFAULT`; some of it may have been written.
+pub(crate) fn read_frames(address: u64, run: &FrameRun) -> Result<()> {
+    let bytes = (run.count() * PAGE) as usize;
+    if !is_below(address, bytes) {
+        return Err(Errno::EFAULT);
+    }
+    let to = mm().hardware().address(run.start());
+    // SAFETY: the frames are the caller's alone, and consecutive in the direct map; the other side
+    // lies below the end of program memory.
+    let left = unsafe { isa::copy_user(to, address as *const u8, bytes) };
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 

@@ -139,6 +139,8 @@ fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
         (has(AreaFlags::WIPEONFORK), "wf"),
         (has(AreaFlags::DONTDUMP), "dd"),
         (!has(AreaFlags::TRACKED), "sd"),
+        (has(AreaFlags::WATCH_MISSING), "um"),
+        (has(AreaFlags::WATCH_MINOR), "ui"),
         (has(AreaFlags::HUGE), "hg"),
         (has(AreaFlags::NOHUGE), "nh"),
         // There is no count: an area may have some where its process has ever made any.

@@ -15,6 +15,7 @@ use super::data::Data;
 use super::device::Device;
 use super::dir::Entries;
 use super::generated::{Directory, Entry, Generated, Jump, What};
+use super::object::Object;
 use super::pipe::Pipe;
 use super::socket::Socket;
 use super::stored::Stored;
@@ -37,6 +38,8 @@ pub enum Kind {
     Pipe,
     /// One end of a pair of sockets.
     Socket,
+    /// An object of the kernel without a name.
+    Object,
 }
 
 impl Kind {
@@ -50,6 +53,7 @@ impl Kind {
             Self::Block => raw::S_IFBLK,
             Self::Pipe => raw::S_IFIFO,
             Self::Socket => raw::S_IFSOCK,
+            Self::Object => 0,
         }
     }
 
@@ -77,6 +81,8 @@ pub enum Body {
     Pipe(Arc<Pipe>),
     /// One end of a pair of sockets.
     Socket(Socket),
+    /// An object of the kernel without a name.
+    Object(Arc<dyn Object>),
     /// A directory that is generated, or a disk's.
     Tree(Arc<dyn Directory>),
     /// A generated file.
@@ -229,6 +235,7 @@ impl Node {
             Body::Directory(_) | Body::Tree(_) => Kind::Directory,
             Body::Link(_) | Body::Jump(_) => Kind::Link,
             Body::Device(_) => Kind::Device,
+            Body::Object(_) => Kind::Object,
             Body::Block(_) => Kind::Block,
             Body::Pipe(_) => Kind::Pipe,
             Body::Socket(_) => Kind::Socket,

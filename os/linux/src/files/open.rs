@@ -120,6 +120,7 @@ impl Description {
         match self.node.body() {
             Body::Pipe(pipe) => pipe.read(who, self.is_nonblocking(), count, sink),
             Body::Socket(socket) => socket.read(who, self.is_nonblocking(), count, sink),
+            Body::Object(object) => object.read(who, self.is_nonblocking(), count, sink),
             Body::Device(device) => device.read(who, self.is_nonblocking(), count, sink),
             Body::File(file) => {
                 let mut position = self.position.lock();
@@ -184,6 +185,7 @@ impl Description {
         match self.node.body() {
             Body::Pipe(pipe) => pipe.write(who, self.is_nonblocking(), source),
             Body::Socket(socket) => socket.write(who, self.is_nonblocking(), source),
+            Body::Object(object) => object.write(who, self.is_nonblocking(), source),
             Body::Device(device) => Ok(device.write(source)?),
             Body::File(file) => {
                 let mut position = self.position.lock();
@@ -277,6 +279,10 @@ impl Description {
     pub fn path(&self) -> Result<Vec<u8>> {
         let Some((above, name)) = &self.place else {
             let mut text = Text::new();
+            if let Body::Object(object) = self.node.body() {
+                text.print(format_args!("anon_inode:{}", object.name()))?;
+                return copied(text.bytes());
+            }
             let kind = match self.node.body() {
                 Body::Socket(_) => "socket",
                 _ if self.end.is_some() => "pipe",
@@ -345,9 +351,10 @@ impl Description {
     fn check_seekable(&self) -> Result<()> {
         use super::device::Device;
         match self.node.body() {
-            Body::Pipe(_) | Body::Socket(_) | Body::Device(Device::Terminal(..)) => {
-                Err(Errno::ESPIPE)
-            }
+            Body::Pipe(_)
+            | Body::Socket(_)
+            | Body::Object(_)
+            | Body::Device(Device::Terminal(..)) => Err(Errno::ESPIPE),
             _ => Ok(()),
         }
     }

@@ -45,6 +45,7 @@ pub fn readiness(open: &Description) -> PollEvents {
     }
     match open.node().body() {
         Body::Socket(socket) => socket.readiness(),
+        Body::Object(object) => object.readiness(),
         Body::Generated(file) => file.readiness(),
         Body::Device(Device::Terminal(_, console)) => console.readiness(),
         _ => PollEvents::ALWAYS,
@@ -61,6 +62,7 @@ pub fn wait_on(open: &Description, who: &Arc<dyn Wake>) -> Result<()> {
     }
     match open.node().body() {
         Body::Socket(socket) => socket.wait_on(who),
+        Body::Object(object) => object.wait_on(who),
         Body::Generated(file) => file.wait_on(who),
         Body::Device(Device::Terminal(_, console)) => console.wait_on(who),
         _ => Ok(()),

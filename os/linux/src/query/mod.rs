@@ -14,7 +14,7 @@ use crate::files::Source;
 use crate::{Errno, Result};
 
 /// Takes exactly as many bytes as `into` has.
-fn take(input: &mut dyn Source, into: &mut [u8]) -> Result<()> {
+pub(crate) fn take(input: &mut dyn Source, into: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < into.len() {
         match input.take(&mut into[done..])? {

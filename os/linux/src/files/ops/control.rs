@@ -170,6 +170,7 @@ impl Calls<'_> {
                     terminal(console, request, argument, input, output)?;
                 }
                 Body::Block(device) => block::control(self.who, &**device, request, output)?,
+                Body::Object(object) => return object.control(self.who, request, input, output),
                 Body::Generated(file) => return file.control(self.who, request, input, output),
                 _ => return Err(Errno::ENOTTY),
             },

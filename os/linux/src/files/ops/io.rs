@@ -104,7 +104,7 @@ impl Calls<'_> {
             return block.sync(self.who);
         }
         match open.node().kind() {
-            Kind::Pipe | Kind::Socket | Kind::Device => Err(Errno::EINVAL),
+            Kind::Pipe | Kind::Socket | Kind::Object | Kind::Device => Err(Errno::EINVAL),
             _ => Ok(()),
         }
     }

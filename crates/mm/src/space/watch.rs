@@ -1,0 +1,60 @@
+//! Watched areas: another program, the watcher, answers faults there (Linux: userfaultfd).
+
+use core::num::NonZeroU8;
+
+use bitflags::bitflags;
+use quire_units::{Access, Vpn};
+
+bitflags! {
+    /// The events of an area that its watcher answers.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct WatchFor: u8 {
+        /// An access to a page that does not exist: of anonymous memory, or of a file in memory.
+        const MISSING = 1 << 0;
+        /// An access to a page that the area's file has in memory and the area does not map.
+        const MINOR = 1 << 1;
+    }
+}
+
+/// The number of a watcher in one space, 1 to 255. The embedder gives them out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Watcher(NonZeroU8);
+
+impl Watcher {
+    /// The watcher with this number; `None` for 0.
+    #[inline]
+    pub const fn new(number: u8) -> Option<Self> {
+        match NonZeroU8::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn get(self) -> u8 {
+        self.0.get()
+    }
+}
+
+/// A watcher of an area, and the events that it answers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Watch {
+    /// Which watcher.
+    pub watcher: Watcher,
+    /// Which events.
+    pub events: WatchFor,
+}
+
+/// An access that waits for a watcher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watched {
+    /// Which watcher.
+    pub watcher: Watcher,
+    /// The page.
+    pub page: Vpn,
+    /// The one event that happened.
+    pub event: WatchFor,
+    /// The access.
+    pub access: Access,
+}

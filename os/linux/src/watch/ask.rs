@@ -1,0 +1,273 @@
+//! The requests of `ioctl` on a userfaultfd (linux/userfaultfd.h).
+
+use bitflags::bitflags;
+
+use crate::files::{Sink, Source};
+use crate::query::take;
+use crate::{Errno, Result};
+
+bitflags! {
+    /// The features of the interface that exist here.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Features: u64 {
+        /// Missing pages of files in memory are events.
+        const MISSING_SHARED = 1 << 5;
+        /// A fault is no event but SIGBUS.
+        const SIGBUS = 1 << 7;
+        /// Messages name the thread.
+        const THREAD_ID = 1 << 8;
+        /// Pages that a file in memory has and the area does not map are events.
+        const MINOR_SHARED = 1 << 10;
+        /// Messages have the address to the byte.
+        const EXACT_ADDRESS = 1 << 11;
+    }
+}
+
+bitflags! {
+    /// The events for which a range is registered.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Mode: u64 {
+        /// Missing pages.
+        const MISSING = 1 << 0;
+        /// Pages that the file has.
+        const MINOR = 1 << 2;
+    }
+}
+
+/// Bytes, half-open: whole pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The first byte.
+    pub start: u64,
+    /// The byte behind the last one.
+    pub end: u64,
+}
+
+/// A request by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// `UFFDIO_API`.
+    Api,
+    /// `UFFDIO_REGISTER`.
+    Register,
+    /// `UFFDIO_UNREGISTER`.
+    Unregister,
+    /// `UFFDIO_WAKE`.
+    Wake,
+    /// `UFFDIO_COPY`.
+    Copy,
+    /// `UFFDIO_ZEROPAGE`.
+    Zero,
+    /// `UFFDIO_CONTINUE`.
+    Continue,
+}
+
+/// A request with its argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// The version and the features that a program wants; whether both exist is the kernel's.
+    Api(u64, u64),
+    /// From now on these events are the watcher's.
+    Register(Range, Mode),
+    /// No more.
+    Unregister(Range),
+    /// Threads that wait for pages of the range try again.
+    Wake(Range),
+    /// Copies memory from an address into missing pages; whether threads are woken.
+    Copy(Range, u64, bool),
+    /// Fills missing pages with zeroes.
+    Zero(Range, bool),
+    /// Maps pages that the file has.
+    Continue(Range, bool),
+}
+
+const READ: u32 = 2 << 30;
+const READ_WRITE: u32 = 3 << 30;
+const KIND: u32 = 0xaa << 8;
+
+/// Mode: no thread is woken.
+const DONT_WAKE: u64 = 1;
+
+impl Request {
+    const ALL: [Self; 7] = [
+        Self::Api,
+        Self::Register,
+        Self::Unregister,
+        Self::Wake,
+        Self::Copy,
+        Self::Zero,
+        Self::Continue,
+    ];
+
+    /// Its place among the requests, as masks of them have it; and how many words it has.
+    const fn form(self) -> (u32, u32) {
+        match self {
+            Self::Api => (0x3f, 3),
+            Self::Register => (0, 4),
+            Self::Unregister => (1, 2),
+            Self::Wake => (2, 2),
+            Self::Copy => (3, 5),
+            Self::Zero => (4, 4),
+            Self::Continue => (7, 4),
+        }
+    }
+
+    /// The request with this number.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|request| request.number() == number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        let (at, words) = self.form();
+        // These two were declared the wrong way round, and stay so.
+        let way = if matches!(self, Self::Unregister | Self::Wake) { READ } else { READ_WRITE };
+        way | words * 8 << 16 | KIND | at
+    }
+
+    /// Its bit in a mask of requests.
+    #[must_use]
+    pub const fn bit(self) -> u64 {
+        1 << self.form().0
+    }
+
+    /// How many bytes it reads. Behind them is the word for its answer, if it has one.
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Api | Self::Register | Self::Zero | Self::Continue => 24,
+            Self::Copy => 32,
+            Self::Unregister | Self::Wake => 16,
+        }
+    }
+
+    /// Reads the words of its argument.
+    ///
+    /// # Errors
+    /// [`Errno::EFAULT`].
+    pub fn read(self, input: &mut dyn Source) -> Result<[u64; 4]> {
+        let mut bytes = [0; 32];
+        take(input, &mut bytes[..self.bytes()])?;
+        let mut words = [0; 4];
+        let (read, _) = bytes.as_chunks::<8>();
+        words.iter_mut().zip(read).for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
+        Ok(words)
+    }
+
+    /// Writes `answer` behind the words that it read.
+    ///
+    /// # Errors
+    /// [`Errno::EFAULT`].
+    pub fn answer(self, words: &[u64; 4], answer: u64, output: &mut dyn Sink) -> Result<()> {
+        let count = self.bytes();
+        let mut bytes = [0; 40];
+        bytes[..32].copy_from_slice(words.map(u64::to_ne_bytes).as_flattened());
+        bytes[count..count + 8].copy_from_slice(&answer.to_ne_bytes());
+        output.put(&bytes[..count + 8])
+    }
+}
+
+impl Ask {
+    /// The argument of `request` as `words` give it. Programs have memory below `limit`, with this
+    /// page size in bytes.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for unknown modes, for a range that is empty or no whole pages, and for
+    /// one that exceeds the program's memory, or whose source does.
+    pub fn of(request: Request, words: &[u64; 4], limit: u64, page_bytes: u64) -> Result<Self> {
+        let range = |bytes: u64| range(words[0], bytes, limit, page_bytes);
+        let wakes = |mode: u64| match mode {
+            0 => Ok(true),
+            DONT_WAKE => Ok(false),
+            _ => Err(Errno::EINVAL),
+        };
+        Ok(match request {
+            Request::Api => Self::Api(words[0], words[1]),
+            Request::Register => {
+                let mode = Mode::from_bits(words[2]).filter(|mode| !mode.is_empty());
+                Self::Register(range(words[1])?, mode.ok_or(Errno::EINVAL)?)
+            }
+            Request::Unregister => Self::Unregister(range(words[1])?),
+            Request::Wake => Self::Wake(range(words[1])?),
+            Request::Zero => Self::Zero(range(words[1])?, wakes(words[2])?),
+            Request::Continue => Self::Continue(range(words[1])?, wakes(words[2])?),
+            Request::Copy => {
+                let (range, wakes) = (range(words[2])?, wakes(words[3])?);
+                let end = words[1].checked_add(words[2]);
+                if end.is_none_or(|end| end > limit) {
+                    return Err(Errno::EINVAL);
+                }
+                Self::Copy(range, words[1], wakes)
+            }
+        })
+    }
+}
+
+fn range(start: u64, bytes: u64, limit: u64, page_bytes: u64) -> Result<Range> {
+    let whole = start.is_multiple_of(page_bytes) && bytes.is_multiple_of(page_bytes);
+    match start.checked_add(bytes) {
+        Some(end) if whole && bytes > 0 && end <= limit => Ok(Range { start, end }),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn of(request: Request, words: [u64; 4]) -> Result<Ask> {
+        Ask::of(request, &words, 1 << 47, PAGE)
+    }
+
+    #[test]
+    fn d8_requests_have_linuxs_numbers() {
+        let numbers = [
+            (Request::Api, 0xc018_aa3f),
+            (Request::Register, 0xc020_aa00),
+            (Request::Unregister, 0x8010_aa01),
+            (Request::Wake, 0x8010_aa02),
+            (Request::Copy, 0xc028_aa03),
+            (Request::Zero, 0xc020_aa04),
+            (Request::Continue, 0xc020_aa07),
+        ];
+        for (request, number) in numbers {
+            assert_eq!(request.number(), number, "{request:?}");
+            assert_eq!(Request::of(number), Some(request));
+        }
+        assert_eq!(Request::of(0), None);
+    }
+
+    #[test]
+    fn d8_ranges_are_whole_pages_of_the_program() {
+        let good = Range { start: PAGE, end: 3 * PAGE };
+        assert_eq!(of(Request::Wake, [PAGE, 2 * PAGE, 0, 0]), Ok(Ask::Wake(good)));
+        for (start, bytes) in [(1, PAGE), (0, 1), (0, 0), (1 << 47, PAGE), (PAGE, u64::MAX - 4095)]
+        {
+            assert_eq!(of(Request::Wake, [start, bytes, 0, 0]), Err(Errno::EINVAL));
+        }
+        assert_eq!(of(Request::Copy, [PAGE, 7, 2 * PAGE, 1]), Ok(Ask::Copy(good, 7, false)));
+        assert_eq!(of(Request::Copy, [PAGE, 1 << 47, PAGE, 0]), Err(Errno::EINVAL));
+        assert_eq!(of(Request::Zero, [PAGE, 2 * PAGE, 2, 0]), Err(Errno::EINVAL));
+        let mode = Mode::MISSING | Mode::MINOR;
+        assert_eq!(of(Request::Register, [PAGE, 2 * PAGE, 5, 0]), Ok(Ask::Register(good, mode)));
+        for mode in [0, 8] {
+            assert_eq!(of(Request::Register, [PAGE, PAGE, mode, 0]), Err(Errno::EINVAL));
+        }
+    }
+
+    #[test]
+    fn d8_an_answer_is_behind_the_argument() {
+        let words = [1, 2, 3, 4].map(u64::to_ne_bytes);
+        let mut input = &words.as_flattened()[..24];
+        let read = Request::Zero.read(&mut input).unwrap();
+        assert_eq!(read, [1, 2, 3, 0]);
+        let mut output = alloc::vec::Vec::new();
+        Request::Zero.answer(&read, 9, &mut output).unwrap();
+        assert_eq!(output, [1, 2, 3, 9].map(u64::to_ne_bytes).as_flattened());
+        let mut short = &words.as_flattened()[..23];
+        assert_eq!(Request::Zero.read(&mut short), Err(Errno::EFAULT));
+    }
+}
