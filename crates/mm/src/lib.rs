@@ -147,7 +147,7 @@ pub use base::{AllSpaces, Errno, Error, Need, Stop};
 pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
 pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};
 #[cfg(feature = "swap")]
-pub use paging::{PagedOut, Paging, Scope};
+pub use paging::{Migrated, PagedOut, Paging, Scope};
 #[cfg(feature = "reclaim")]
 pub use reclaim::{
     Collapsed, Hindrance, Holdings, Reclaim, Reclaimed, Relieved, ScanCursor, ScanLimits, Scanned,
