@@ -149,7 +149,7 @@ pub use base::{Group, Groups};
 pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
 pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};
 #[cfg(feature = "swap")]
-pub use paging::{PagedOut, Paging, Scope};
+pub use paging::{Migrated, PagedOut, Paging, Scope};
 #[cfg(feature = "reclaim")]
 pub use reclaim::{
     Collapsed, Hindrance, Holdings, Reclaim, Reclaimed, Relieved, ScanCursor, ScanLimits, Scanned,

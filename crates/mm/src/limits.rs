@@ -5,6 +5,11 @@ use quire_units::Order;
 /// The largest block the allocator keeps: 1 GiB with 4 KiB pages.
 pub const ORDER_MAX: Order = Order::new(18);
 
+/// The size of the blocks that hold frames of one mobility: 2 MiB with 4 KiB pages. An unmovable
+/// frame spoils a block of that size, so a larger one would spoil more, and a smaller one would not
+/// keep folios of 2 MiB possible.
+pub const GROUP_ORDER: Order = Order::new(9);
+
 /// How many orders there are, 0 up to and including [`ORDER_MAX`].
 pub const ORDERS: usize = ORDER_MAX.index() + 1;
 
@@ -77,3 +82,5 @@ pub const EVICT_FLUSH_PAGES: u64 = 32;
 pub const ZONES_MAX: usize = 4;
 
 const _: () = assert!(CACHED_ORDER_MAX.get() < ORDER_MAX.get());
+const _: () =
+    assert!(CACHED_ORDER_MAX.get() < GROUP_ORDER.get() && GROUP_ORDER.get() <= ORDER_MAX.get());

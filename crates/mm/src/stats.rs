@@ -104,10 +104,14 @@ pub enum Event {
     RefaultFile,
     /// Pages that faults waited for while they were read from a swap device.
     RefaultAnon,
+    /// Pages that have other frames now.
+    MigratedPages,
+    /// Folios that could not move.
+    MigrateFailed,
 }
 
 /// The events in the order of their counters, each with its counter's name.
-const EVENTS: [(Event, &str); 45] = [
+const EVENTS: [(Event, &str); 47] = [
     (Event::Fault, "pgfault"),
     (Event::Spurious, "fault_spurious"),
     (Event::Refused, "fault_refused"),
@@ -153,6 +157,8 @@ const EVENTS: [(Event, &str); 45] = [
     (Event::UnderusedSplit, "thp_underused_split_page"),
     (Event::RefaultFile, "workingset_refault_file"),
     (Event::RefaultAnon, "workingset_refault_anon"),
+    (Event::MigratedPages, "pgmigrate_success"),
+    (Event::MigrateFailed, "pgmigrate_fail"),
 ];
 
 impl Event {

@@ -4,7 +4,7 @@ use core::ops::{Deref, DerefMut};
 
 use quire_arch::Arch;
 use quire_hw::{Hardware, Pieces};
-use quire_units::{Order, PageSpan};
+use quire_units::PageSpan;
 
 use super::{Base, Error};
 use crate::space::{Section, SectionLack, Space};
@@ -73,7 +73,7 @@ impl<'a, A: Arch, H: Hardware> Change<'a, A, H> {
                     self.settle();
                     continue;
                 }
-                SectionLack::Node => self.base.frames(Order::ZERO, true)?,
+                SectionLack::Node => self.base.frame_that_stays()?,
                 SectionLack::Table => self.base.table_frame()?,
             };
             self.base.free(self.section.bring(need, run).err());

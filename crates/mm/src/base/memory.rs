@@ -13,7 +13,7 @@ use crate::fault::Policy;
 use crate::folio::clear::{self, Pace};
 use crate::folio::{Folio, Folios};
 use crate::limits::CACHED_ORDER_MAX;
-use crate::phys::Phys;
+use crate::phys::{Mobility, Phys};
 use crate::space::{Space, View};
 use crate::stats::{Counters, Event, FolioEvent};
 #[cfg(feature = "swap")]
@@ -148,9 +148,15 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         self.counters.get(self.hw.cpu().index())
     }
 
+    /// One frame for the library's own use, which cannot move.
+    pub(crate) fn frame_that_stays(&self) -> Result<FrameRun, Error> {
+        let run = self.phys.alloc_for(self.hw.cpu(), Order::ZERO, Mobility::Unmovable);
+        run.ok_or(Error::NoMemory(Order::ZERO))
+    }
+
     /// One zeroed frame for a table.
     pub(crate) fn table_frame(&self) -> Result<FrameRun, Error> {
-        let run = self.frames(Order::ZERO, true)?;
+        let run = self.frame_that_stays()?;
         if !run.is_zeroed() {
             self.hw.clear(&run, 0..1, Reuse::Soon);
         }

@@ -36,7 +36,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             Ok(found) => found,
             Err(_changing) => {
                 let Entry::Folio { folio: old, dirty } = self.root() else { return false };
-                let fits = page == 0 && old.order < folio.order && such(old);
+                let fits = page == 0 && old.order <= folio.order && such(old);
                 if fits {
                     self.tree.set_root(Entry::Folio { folio, dirty }.word());
                     gone(old);

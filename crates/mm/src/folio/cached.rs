@@ -17,6 +17,8 @@ use crate::sync::Ordering;
 
 /// The references that the index has to each of its folios.
 const INDEX: u64 = 1;
+/// The reference of a caller that keeps a folio from going away.
+const CALLER: u64 = 1;
 /// The reference of the caller that fills a folio, or writes it to its store.
 const CARRIER: u64 = 1;
 
@@ -184,6 +186,20 @@ impl<'m> Folios<'m> {
             && slot.owner.load(Ordering::Relaxed) == owner;
         let folio = Folio { head, order: Order::new(state.order()) };
         is_it.then_some(Cached { folios: *self, lock, folio })
+    }
+
+    /// Secludes `folio`, which is leaving, if no page of it is mapped, and there is no reference
+    /// but the caller's and its index's. Returns whether it did.
+    pub(crate) fn seclude_leaving(&self, folio: Folio) -> bool {
+        let holds = INDEX + CALLER;
+        self.revise(folio, |known| {
+            let is_leaving = known.contains(FolioFlags::LEAVING | FolioFlags::UPTODATE);
+            let busy = FolioFlags::WRITING | FolioFlags::POISONED | FolioFlags::SECLUDED;
+            let alone = self.meta.at(folio.head).counts.load(Ordering::Acquire) == holds;
+            if is_leaving && !known.intersects(busy) && alone {
+                known.insert(FolioFlags::SECLUDED);
+            }
+        })
     }
 
     /// Lets lookups find `folio` again, which was secluded.

@@ -233,3 +233,27 @@ fn loom_d6_a_round_of_aging_leaves_the_new_use_of_a_frame_alone() {
         assert_eq!(meta.at(FOLIO.head).state(), table);
     });
 }
+
+/// A mover copies the folio while a fault maps it: the fault's CPU writes it either before the
+/// copy, or not at all.
+#[test]
+fn loom_i19_a_folio_is_copied_only_while_no_cpu_maps_it() {
+    loom::model(|| {
+        let model = Model::leaked();
+        let (folios, owner) = (model.folios, 7);
+        assert!(folios.hold(FOLIO) && folios.identify(FOLIO, owner));
+        assert!(folios.unmap(FOLIO, 2).is_none(), "its entries are swap entries now");
+        let content = &model.done[0];
+        let fault = thread::spawn(move || {
+            let mapped = folios.cached(FOLIO.head, owner).is_some_and(|cached| cached.map(2));
+            if mapped {
+                content.store(1, Ordering::Relaxed);
+            }
+            mapped
+        });
+        let copied = folios.seclude_leaving(FOLIO).then(|| content.load(Ordering::Relaxed));
+        let mapped = fault.join().expect("no thread panics");
+        assert!(copied.is_none() || !mapped, "a page is written beside its copy");
+        assert!(copied.is_some() || mapped, "one of the two has it");
+    });
+}

@@ -13,7 +13,7 @@ use crate::cache::{File, FileId, Store};
 use crate::check;
 use crate::fault::SizePolicy;
 use crate::phys::fail::FailPlan;
-use crate::phys::{CpuCache, Slot};
+use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{AreaFlags, At, Backing, Request, Space, Watch, WatchFor, Watched, Watcher};
 use crate::stats::Counters;
 use crate::table::Sight;
@@ -36,9 +36,11 @@ fn with(test: impl FnOnce(&Scene<'_, '_>)) {
     let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
     let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
-    let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
+    let (mut caches, counters, mut zones) =
+        ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
     let files = [File::new(), File::new()];
-    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones).files(&files);
+    let parts =
+        Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones).files(&files);
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     mm.policy().set_size(Order::new(2), SizePolicy::Always).expect("a size");

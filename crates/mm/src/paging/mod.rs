@@ -3,6 +3,7 @@
 //! ```text
 //!   page_out:  hold ─► slots ─► swap entries ─► one flush ─► to be written
 //!   swap_in:   fault on an entry ─► in memory: map the folio's run; else Need::Read
+//!   migrate:   as page_out; then a copy takes the folio's slots, and is mapped in its place
 //! ```
 //!
 //! **Owns** no state beside `files` and `swap`: a device is a file and its slots. **Key type**:
@@ -11,12 +12,15 @@
 //! **Never** chooses the pages that leave. **Next room**: `reclaim`.
 
 mod evict;
+mod migrate;
+mod mover;
 mod page_out;
 mod swap;
 mod swap_in;
 
 pub(crate) use evict::Found;
-pub(crate) use page_out::Demand;
+pub use migrate::Migrated;
+pub(crate) use page_out::{Demand, Purpose};
 pub use page_out::{PagedOut, Scope};
 
 use quire_arch::Arch;

@@ -65,6 +65,17 @@ pub(crate) struct Demand {
     pub(crate) idle: u32,
     /// The most pages, or a folio more.
     pub(crate) pages: u64,
+    /// The reason for which the folios leave.
+    pub(crate) purpose: Purpose,
+}
+
+/// The use of swap entries that replace the mappings of a folio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// The folio leaves memory.
+    Write,
+    /// Other frames get its contents, and its pages are mapped again.
+    Move,
 }
 
 /// The reason why a folio does not leave.
@@ -105,7 +116,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         whose: Scope,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<PagedOut, Error> {
-        let demand = Demand { whose, idle: 0, pages: u64::MAX };
+        let demand = Demand { whose, idle: 0, pages: u64::MAX, purpose: Purpose::Write };
         self.page_out_if(space, span, demand, &spaces).map(|(done, _)| done)
     }
 
@@ -185,10 +196,9 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     }
 
     /// Ends the way of a folio out: it may be written or dropped from now on.
-    fn end_out(&self, leaving: &Leaving, done: &mut PagedOut) {
+    fn end_out(&self, leaving: &Leaving, device: &Device<'_, A, H>, done: &mut PagedOut) {
         let (folio, slots) = (leaving.folio(), leaving.slots());
         let folios = self.base().folios();
-        let Some(device) = self.base().device(leaving.device) else { return };
         if leaving.dirty {
             device.index.set_dirty(slots.start, folio, true);
         }
@@ -206,7 +216,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         // The folio is not marked as leaving any more, so another CPU may have taken it out of its
         // file.
         self.base().put(folio);
-        self.base().try_drop(&device, folio, slots, Keep::IfHeld);
+        self.base().try_drop(device, folio, slots, Keep::IfHeld);
     }
 }
 
@@ -242,7 +252,11 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                     self.done.starved = true;
                     break found.page;
                 }
-                Err(Obstacle::Divide(how)) if self.divides(found.page, how) => at = found.page,
+                Err(Obstacle::Divide(how))
+                    if self.demand.purpose == Purpose::Write && self.divides(found.page, how) =>
+                {
+                    at = found.page;
+                }
                 Err(_) => self.done.stay += 1,
             }
         };
@@ -318,6 +332,9 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
         if within || folio.order == Order::ZERO {
             return Ok(());
         }
+        if self.demand.purpose == Purpose::Move {
+            return Err(Obstacle::Stays);
+        }
         let edge = if here.start < self.span.start { self.span.start } else { self.span.end };
         Err(Obstacle::Divide(Division::Around(edge, Order::ZERO)))
     }
@@ -359,8 +376,21 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                 evictor.settle();
             });
         }
-        for leaving in self.batch.drain(..) {
-            self.paging.end_out(&leaving, &mut self.done);
+        for leaving in core::mem::take(&mut self.batch) {
+            let Some(device) = self.own.base.device(leaving.device) else { continue };
+            match self.demand.purpose {
+                Purpose::Write => self.paging.end_out(&leaving, &device, &mut self.done),
+                Purpose::Move => self.end_move(leaving, &device),
+            }
         }
+    }
+
+    /// Lets a folio move, and counts it.
+    fn end_move(&mut self, leaving: Leaving, device: &Device<'_, A, H>) {
+        let pages = leaving.folio().order.pages();
+        let moved = self.paging.end_move(leaving, device, self.spaces);
+        self.done.folios += u64::from(moved);
+        self.done.pages += if moved { pages } else { 0 };
+        self.done.stay += u64::from(!moved);
     }
 }

@@ -62,11 +62,16 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let fault = SwapFault { paging: self, view, device, marked, entry, touched: true };
         let Some(found) = fault.find() else { return fault.lacking().map(|()| None) };
         match fault.admit(found)? {
+            // It moves to other frames, which takes a copy.
+            Admitted::Stale if self.base().folios().is_secluded(found.folio) => {
+                return Err(Need::Wait(device.index.id).into());
+            }
             Admitted::Stale => self.spaces().wait(view, marked.page),
             Admitted::Split => {
                 self.spaces().split_leaf(view.space, marked.page, A::block_order())?;
             }
             Admitted::Pages(pages, entries) => {
+                fault.count(found.folio, pages, entries);
                 let (end, more) = fault.map_behind(pages.end);
                 let (pages, entries) = (PageSpan::new(pages.start, end), entries + more);
                 // A shared page is copied before it is written.
@@ -97,6 +102,50 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     }
 }
 
+impl<A: Arch, H: Hardware> Paging<'_, A, H> {
+    /// Maps the pages of `span` whose entries name `slots`, where their folio is in memory and no
+    /// change is under way. Others are mapped at their next access.
+    pub(super) fn restore(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        device: &Device<'_, A, H>,
+        slots: FilePages,
+    ) {
+        let view = &self.base().view(space);
+        for (pages, first) in self.entries(space, span) {
+            let named = FilePages::new(first.slot, first.slot + pages.count()).intersect(slots);
+            if first.device != device.number || named.is_empty() {
+                continue;
+            }
+            let mut at = pages.start.add(named.start - first.slot);
+            let end = at.add(named.count());
+            while at < end {
+                at = self.restore_at(view, at, device).max(at.add(1));
+            }
+        }
+    }
+
+    /// Maps the run of entries from `page` on, in its area; returns the page to go on at.
+    fn restore_at(&self, view: &View<'_, A, H>, page: Vpn, device: &Device<'_, A, H>) -> Vpn {
+        let (Some(area), seq) = view.areas().next_at_or_after(page) else { return page };
+        let end = area.span.end;
+        let payload = payload_at(view, page).filter(|_| area.span.contains(page));
+        let entry = payload.and_then(|payload| Some((payload, SwapEntry::of(payload)?)));
+        let Some((payload, entry)) = entry.filter(|(_, entry)| entry.device == device.number)
+        else {
+            return page;
+        };
+        let marked = &MarkedPage { page, payload, area, seq };
+        let fault = SwapFault { paging: self, view, device, marked, entry, touched: false };
+        match fault.find().map(|found| fault.admit(found)) {
+            Some(Ok(Admitted::Pages(pages, _))) => pages.end,
+            // A fault does what fails here.
+            _ => end,
+        }
+    }
+}
+
 impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
     /// The folio in memory that has the page.
     fn find(&self) -> Option<Found> {
@@ -123,6 +172,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
                 break;
             }
             let Ok(Admitted::Pages(pages, entries)) = next.admit(found) else { break };
+            next.count(found.folio, pages, entries);
             (at, all) = (pages.end.max(at.add(1)), all + entries);
         }
         (at, all)
@@ -206,15 +256,20 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
     /// the rest of the folio as well.
     fn admit(&self, found: Found) -> Result<Admitted, Stop> {
         let done = self.admit_locked(found)?;
-        if let Admitted::Pages(pages, entries) = done {
+        if let Admitted::Pages(pages, _) = done {
             let (base, order) = (self.paging.base(), found.folio.order);
             base.groups.draw(self.view.space, pages.count().max(order.pages()));
             base.try_drop(self.device, found.folio, found.slots, Keep::IfReferred);
-            base.count(Event::EntriesMade, entries);
-            base.count(Event::PagesSwappedIn, pages.count());
-            base.count_folios(FolioEvent::Swpin, order, 1);
         }
         Ok(done)
+    }
+
+    /// Counts pages that came back from the device.
+    fn count(&self, folio: Folio, pages: PageSpan, entries: u64) {
+        let base = self.paging.base();
+        base.count(Event::EntriesMade, entries);
+        base.count(Event::PagesSwappedIn, pages.count());
+        base.count_folios(FolioEvent::Swpin, folio.order, 1);
     }
 
     /// The part of it under the table's lock.

@@ -8,6 +8,7 @@ use super::cpu_cache::{CpuCache, Entry, Shelf, Stack, batch, limit};
 #[cfg(any(test, feature = "inject"))]
 use super::fail::FailPlan;
 use super::meta::{Kind, Meta, Ownerless, Slot, State};
+use super::mobility::{Borrowed, Mobility};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS};
@@ -73,27 +74,35 @@ impl<'m> Phys<'m> {
         Ok(())
     }
 
-    /// Takes a block of `order`, naturally aligned: from the cache of `cpu`, or from any zone, or
-    /// after emptying the caches of all CPUs. `None` when none of them has such a block, or the
-    /// order exceeds [`ORDER_MAX`].
+    /// Takes a block of `order` for movable memory, naturally aligned: from the cache of `cpu`, or
+    /// from any zone, or after emptying the caches of all CPUs. `None` when none of them has such a
+    /// block, or the order exceeds [`ORDER_MAX`].
     #[inline]
     pub fn alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
-        self.alloc_cached(cpu, order).or_else(|| self.alloc_slow(cpu, order, Zones::ALL, true))
+        self.alloc_for(cpu, order, Mobility::Movable)
+    }
+
+    /// The same for memory of any mobility.
+    #[inline]
+    pub fn alloc_for(&self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<FrameRun> {
+        let want = Want { mobility, order, zones: Zones::ALL };
+        self.alloc_cached(cpu, want).or_else(|| self.alloc_slow(cpu, want, true))
     }
 
     /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for a caller that
     /// prefers a smaller block to emptying them.
     #[inline]
     pub fn try_alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
-        self.alloc_cached(cpu, order).or_else(|| self.alloc_slow(cpu, order, Zones::ALL, false))
+        let want = Want { mobility: Mobility::Movable, order, zones: Zones::ALL };
+        self.alloc_cached(cpu, want).or_else(|| self.alloc_slow(cpu, want, false))
     }
 
     /// See [`Frames::alloc_in`](super::Frames::alloc_in).
     pub fn alloc_in(&self, cpu: CpuId, order: Order, zones: Zones) -> Option<FrameRun> {
         if zones == Zones::ALL {
-            self.alloc(cpu, order)
+            self.alloc_for(cpu, order, Mobility::Unmovable)
         } else {
-            self.alloc_slow(cpu, order, zones, true)
+            self.alloc_slow(cpu, Want { mobility: Mobility::Unmovable, order, zones }, true)
         }
     }
 
@@ -104,9 +113,17 @@ impl<'m> Phys<'m> {
         }
         let frames = most.min(ORDER_MAX.pages() >> order.get()) << order.get();
         let mut zones = self.zones.iter().rev();
-        match zones.find_map(|zone| zone.lists.lock().take_long(&self.meta, order, frames)) {
+        let mobility = Mobility::Unmovable;
+        let long = |zone: &Zone| {
+            let (mut lists, fits) = (zone.lists.lock(), Order::fitting(frames)?);
+            lists.take_long(&self.meta, mobility, order, frames).or_else(|| {
+                let block = lists.borrow(&self.meta, mobility, order, fits)?;
+                Some((block.span(), block.zeroed))
+            })
+        };
+        match zones.find_map(long) {
             Some((span, zeroed)) => Some(self.meta.mint(Ownerless { span, zeroed })),
-            None => self.take(cpu, order, Zones::ALL, true),
+            None => self.take(cpu, Want { mobility, order, zones: Zones::ALL }, true),
         }
     }
 
@@ -142,15 +159,22 @@ impl<'m> Phys<'m> {
     /// Frames that are in no zone are lost.
     #[inline]
     pub fn free(&self, cpu: CpuId, run: FrameRun) {
+        self.free_from(cpu, run, Mobility::Movable);
+    }
+
+    /// The same for frames that were in use for memory of any mobility: the next allocation for
+    /// the same gets them.
+    #[inline]
+    pub fn free_from(&self, cpu: CpuId, run: FrameRun, mobility: Mobility) {
         let span = run.span();
         if let Some(order) = single(span)
-            && let Some(shelf) = self.shelf(cpu, order)
+            && let Some(shelf) = self.shelf(cpu, mobility, order)
             && let Some(entry) = self.entry(span, run.is_zeroed())
             && shelf.0.lock().push(entry, limit(order.index()))
         {
             return;
         }
-        self.free_slow(cpu, span, run.is_zeroed());
+        self.free_slow(cpu, span, run.is_zeroed(), mobility);
     }
 
     /// See [`Frames::drain`](super::Frames::drain).
@@ -170,7 +194,7 @@ impl<'m> Phys<'m> {
     pub fn has_free(&self, least: u64) -> bool {
         let mut sum = 0;
         let reaches = |zone: &Zone| {
-            sum += frames(zone.lists.lock().blocks());
+            sum += frames(&zone.lists.lock().blocks());
             sum >= least
         };
         self.zones.iter().any(reaches) || self.free_frames() >= least
@@ -189,20 +213,40 @@ impl<'m> Phys<'m> {
         sum
     }
 
+    /// See [`Frames::free_by_mobility`](super::Frames::free_by_mobility).
+    pub fn free_by_mobility(&self, mobility: Mobility) -> [u64; ORDERS] {
+        let mut sum = [0; ORDERS];
+        for zone in self.zones {
+            let lists = zone.lists.lock();
+            let blocks = lists.blocks_of(mobility);
+            sum.iter_mut().zip(blocks).for_each(|(sum, blocks)| *sum += u64::from(*blocks));
+        }
+        sum
+    }
+
+    /// See [`Frames::borrowed`](super::Frames::borrowed).
+    pub fn borrowed(&self) -> Borrowed {
+        let all = self.zones.iter().map(|zone| zone.lists.lock().borrowed);
+        all.fold(Borrowed::default(), |sum, one| Borrowed {
+            blocks: sum.blocks + one.blocks,
+            groups: sum.groups + one.groups,
+        })
+    }
+
     #[inline]
-    fn shelf(&self, cpu: CpuId, order: Order) -> Option<&'m Shelf> {
-        self.caches.get(cpu.index())?.shelf(order)
+    fn shelf(&self, cpu: CpuId, mobility: Mobility, order: Order) -> Option<&'m Shelf> {
+        self.caches.get(cpu.index())?.shelf(mobility, order)
     }
 
     /// The fast path: a block in the CPU's cache, when there is no plan to count for.
     #[inline]
-    fn alloc_cached(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
-        let shelf = self.shelf(cpu, order)?;
+    fn alloc_cached(&self, cpu: CpuId, want: Want) -> Option<FrameRun> {
+        let shelf = self.shelf(cpu, want.mobility, want.order)?;
         if self.plan.is_set() {
             return None;
         }
         let entry = shelf.0.lock().pop()?;
-        Some(self.mint(entry, order))
+        Some(self.mint(entry, want.order))
     }
 
     #[inline]
@@ -222,18 +266,19 @@ impl<'m> Phys<'m> {
 
     #[cold]
     #[inline(never)]
-    fn alloc_slow(&self, cpu: CpuId, order: Order, zones: Zones, drain: bool) -> Option<FrameRun> {
-        if order > ORDER_MAX || self.plan.strikes() {
+    fn alloc_slow(&self, cpu: CpuId, want: Want, drain: bool) -> Option<FrameRun> {
+        if want.order > ORDER_MAX || self.plan.strikes() {
             return None;
         }
-        self.take(cpu, order, zones, drain)
+        self.take(cpu, want, drain)
     }
 
     /// Takes a block without asking the plan; with `drain`, also out of other CPUs' caches.
-    fn take(&self, cpu: CpuId, order: Order, zones: Zones, drain: bool) -> Option<FrameRun> {
-        let once = || match self.shelf(cpu, order).filter(|_| zones == Zones::ALL) {
-            Some(shelf) => self.take_filling(shelf, order),
-            None => self.take_block(order, zones),
+    fn take(&self, cpu: CpuId, want: Want, drain: bool) -> Option<FrameRun> {
+        let shelf = || self.shelf(cpu, want.mobility, want.order);
+        let once = || match shelf().filter(|_| want.zones == Zones::ALL) {
+            Some(shelf) => self.take_filling(shelf, want),
+            None => self.take_block(want),
         };
         match once() {
             None if drain => {
@@ -246,20 +291,21 @@ impl<'m> Phys<'m> {
 
     /// Takes a block from `shelf`. An empty shelf is filled first: with one large block, or with
     /// the smaller ones that are free.
-    fn take_filling(&self, shelf: &Shelf, order: Order) -> Option<FrameRun> {
+    fn take_filling(&self, shelf: &Shelf, want: Want) -> Option<FrameRun> {
         let mut stack = shelf.0.lock();
         if let Some(entry) = stack.pop() {
-            return Some(self.mint(entry, order));
+            return Some(self.mint(entry, want.order));
         }
         self.zones.iter().rev().find_map(|zone| {
-            self.fill(&mut stack, &mut zone.lists.lock(), order);
-            stack.pop().map(|entry| self.mint(entry, order))
+            self.fill(&mut stack, &mut zone.lists.lock(), want);
+            stack.pop().map(|entry| self.mint(entry, want.order))
         })
     }
 
     /// Fills an empty `stack` by half: with free blocks of smaller orders, or else with one large
     /// block. Blocks of smaller orders go first, so that large blocks stay whole.
-    fn fill(&self, stack: &mut Stack, lists: &mut Lists, order: Order) {
+    fn fill(&self, stack: &mut Stack, lists: &mut Lists, want: Want) {
+        let Want { mobility, order, .. } = want;
         let most = Order::new(order.get() + batch(order));
         let mut stock = |block: Block| {
             let first = Entry::new(self.meta.index(block.at), block.zeroed);
@@ -267,21 +313,25 @@ impl<'m> Phys<'m> {
         };
         let mut room = most.pages();
         while let Some(fits) = Order::fitting(room)
-            && let Some(block) = lists.take_largest(&self.meta, order, fits)
+            && let Some(block) = lists.take_largest(&self.meta, mobility, order, fits)
         {
             stock(block);
             room -= block.order.pages();
         }
         if room == most.pages() {
-            lists.take(&self.meta, most).map(stock);
+            let whole = lists.take(&self.meta, mobility, most);
+            whole.or_else(|| lists.borrow(&self.meta, mobility, order, most)).map(stock);
         }
     }
 
     /// Takes a block from the zones themselves.
-    pub(super) fn take_block(&self, order: Order, zones: Zones) -> Option<FrameRun> {
+    pub(super) fn take_block(&self, want: Want) -> Option<FrameRun> {
+        let Want { mobility, order, zones } = want;
         let mut wanted = self.zones.iter().enumerate().rev().filter(|(at, _)| zones.contains(*at));
         wanted.find_map(|(_, zone)| {
-            let block = zone.lists.lock().take(&self.meta, order)?;
+            let mut lists = zone.lists.lock();
+            let own = lists.take(&self.meta, mobility, order);
+            let block = own.or_else(|| lists.borrow(&self.meta, mobility, order, order))?;
             Some(self.meta.mint(Ownerless { span: block.span(), zeroed: block.zeroed }))
         })
     }
@@ -312,13 +362,13 @@ impl<'m> Phys<'m> {
 
     #[cold]
     #[inline(never)]
-    fn free_slow(&self, cpu: CpuId, span: FrameSpan, zeroed: bool) {
+    fn free_slow(&self, cpu: CpuId, span: FrameSpan, zeroed: bool, mobility: Mobility) {
         if span.count > CACHED_ORDER_MAX.pages() {
             return self.give([(span, zeroed)]);
         }
         for (at, order) in span.blocks(CACHED_ORDER_MAX) {
             let block = FrameSpan::new(at, order.pages());
-            match (self.shelf(cpu, order), self.entry(block, zeroed)) {
+            match (self.shelf(cpu, mobility, order), self.entry(block, zeroed)) {
                 (Some(shelf), Some(entry)) => self.shelve(shelf, order, entry),
                 _ => self.give([(block, zeroed)]),
             }
@@ -360,6 +410,14 @@ impl<'m> Phys<'m> {
             }
         }
     }
+}
+
+/// The block that an allocation wants.
+#[derive(Clone, Copy)]
+pub(super) struct Want {
+    pub(super) mobility: Mobility,
+    pub(super) order: Order,
+    pub(super) zones: Zones,
 }
 
 /// How many frames are in `blocks`, which are counted by order.

@@ -16,16 +16,29 @@
 use quire_units::{FrameSpan, Order, Pfn};
 
 use super::meta::Meta;
+use super::mobility::Mobility;
 use super::zone::{Block, Lists};
-use crate::limits::ORDER_MAX;
+use crate::limits::{GROUP_ORDER, ORDER_MAX};
 
 impl Lists {
-    /// Takes a block of `order`, cut from the smallest that is large enough.
+    /// Takes a block of `order`, cut from the smallest that is large enough: a part of a group of
+    /// its mobility, or else a free group.
     #[inline]
-    pub(super) fn take(&mut self, meta: &Meta<'_>, order: Order) -> Option<Block> {
-        let from = self.smallest_from(order)?;
-        let block = self.pop(meta, from)?;
-        Some(self.cut(meta, block, order))
+    pub(super) fn take(
+        &mut self,
+        meta: &Meta<'_>,
+        mobility: Mobility,
+        order: Order,
+    ) -> Option<Block> {
+        let (list, from) = match self.smallest_from(mobility, order) {
+            Some(from) => (mobility, from),
+            None => {
+                let free = Mobility::Movable;
+                (free, self.smallest_from(free, order.max(GROUP_ORDER))?)
+            }
+        };
+        let block = self.pop(meta, list, from)?;
+        Some(self.cut(meta, block, order, mobility))
     }
 
     /// Takes the largest block of an order from `least` to `most`, as it is.
@@ -33,11 +46,13 @@ impl Lists {
     pub(super) fn take_largest(
         &mut self,
         meta: &Meta<'_>,
+        mobility: Mobility,
         least: Order,
         most: Order,
     ) -> Option<Block> {
-        let order = self.largest_within(least, most)?;
-        self.pop(meta, order)
+        let order = self.largest_within(mobility, least, most)?;
+        let block = self.pop(meta, mobility, order)?;
+        Some(self.cut(meta, block, order, mobility))
     }
 
     /// Takes `frames` consecutive frames, or else the largest block that has at least `least`: for
@@ -46,21 +61,35 @@ impl Lists {
     pub(super) fn take_long(
         &mut self,
         meta: &Meta<'_>,
+        mobility: Mobility,
         least: Order,
         frames: u64,
     ) -> Option<(FrameSpan, bool)> {
         let fits = Order::fitting(frames)?;
         let whole = if fits.pages() < frames { fits.up() } else { fits };
-        let Some(block) = self.take(meta, whole) else {
-            return self.take_largest(meta, least, fits).map(|block| (block.span(), block.zeroed));
+        let Some(block) = self.take(meta, mobility, whole) else {
+            let groups = self.largest_within(Mobility::Movable, least.max(GROUP_ORDER), fits);
+            let group = groups.and_then(|order| self.take(meta, mobility, order));
+            let block = group.or_else(|| self.take_largest(meta, mobility, least, fits))?;
+            return Some((block.span(), block.zeroed));
         };
         self.push_parts(meta, tail(block.span(), block.at.add(frames)), block.zeroed);
         Some((FrameSpan::new(block.at, frames), block.zeroed))
     }
 
     /// Keeps the first block of `order` and puts the halves of the larger orders into their lists.
+    /// Groups that are not free any more are for `mobility`.
     #[inline]
-    fn cut(&mut self, meta: &Meta<'_>, block: Block, order: Order) -> Block {
+    pub(super) fn cut(
+        &mut self,
+        meta: &Meta<'_>,
+        block: Block,
+        order: Order,
+        mobility: Mobility,
+    ) -> Block {
+        if block.order >= GROUP_ORDER {
+            self.dedicate(meta, Block { order: order.max(GROUP_ORDER), ..block }, mobility);
+        }
         let mut left = block.order;
         while let Some(half) = left.down()
             && left > order

@@ -8,6 +8,7 @@ use super::alloc::Phys;
 use super::buddy::{free_block, free_buddy};
 use super::list::{END, next, prev};
 use super::meta::{Kind, Meta, Slot, State};
+use super::mobility::Mobility;
 use super::zone::{Block, Lists, Zone};
 use crate::limits::{ORDER_MAX, ORDERS};
 use crate::sync::Ordering;
@@ -75,6 +76,13 @@ pub enum Violation {
         /// Its state.
         state: State,
     },
+    /// A free block is in the list of another mobility than its group's.
+    Mixed {
+        /// The block.
+        frame: Pfn,
+        /// The list's mobility.
+        mobility: Mobility,
+    },
     /// Two free buddies have not been merged.
     Unmerged {
         /// One of them.
@@ -107,6 +115,9 @@ impl fmt::Display for Violation {
             }
             Self::Inside { block, frame, state } => {
                 write!(f, "{frame} inside the free block {block} is recorded as {state:?}")
+            }
+            Self::Mixed { frame, mobility } => {
+                write!(f, "{frame} is in the list of {mobility:?} frames, but its group is not")
             }
             Self::Unmerged { frame, order } => {
                 write!(f, "{frame} and its buddy of {order} are both free")
@@ -141,13 +152,19 @@ fn check_zone(meta: &Meta<'_>, number: usize, zone: &Zone) -> Result<u64, Violat
     let lists = zone.lists.lock();
     let recorded = check_records(meta, zone.span)?;
     let mut free = 0;
-    for (at, (&counted, recorded)) in lists.blocks().iter().zip(recorded).enumerate() {
+    for (at, (counted, found)) in lists.blocks().into_iter().zip(recorded).enumerate() {
         let order = Order::new(at as u8);
-        if lists.first(order).is_some() != (lists.filled() >> at & 1 != 0) {
-            return Err(Violation::Bitmap { zone: number, order });
+        for mobility in Mobility::ALL {
+            if lists.first(mobility, order).is_some() != (lists.filled(mobility) >> at & 1 != 0) {
+                return Err(Violation::Bitmap { zone: number, order });
+            }
+            let counted = u64::from(lists.blocks_of(mobility)[at]);
+            let found = check_list(meta, zone.span, &lists, (mobility, order), counted)?;
+            if found != counted {
+                return Err(Violation::Count { zone: number, order, counted, found });
+            }
         }
-        let listed = check_list(meta, zone.span, &lists, order, counted)?;
-        if let Some(&found) = [listed, recorded].iter().find(|found| **found != counted) {
+        if found != counted {
             return Err(Violation::Count { zone: number, order, counted, found });
         }
         free += counted << at;
@@ -161,17 +178,20 @@ fn check_list(
     meta: &Meta<'_>,
     zone: FrameSpan,
     lists: &Lists,
-    order: Order,
+    (mobility, order): (Mobility, Order),
     counted: u64,
 ) -> Result<u64, Violation> {
     let mut found = 0;
     let mut before = END;
-    let mut at = lists.first(order).unwrap_or(END);
+    let mut at = lists.first(mobility, order).unwrap_or(END);
     while at != END && found <= counted {
         let (frame, slot) = (meta.frame(at), meta.by_index(at));
         match Block::recorded(frame, slot.state()) {
             Some(block) if block.order == order => check_place(zone, block)?,
             _ => return Err(Violation::Untruthful { frame, order, state: slot.state() }),
+        }
+        if lists.listed(meta, Block { at: frame, order, zeroed: false }) != mobility {
+            return Err(Violation::Mixed { frame, mobility });
         }
         if prev(slot) != before {
             return Err(Violation::Link { frame });

@@ -17,6 +17,7 @@ use arrayvec::ArrayVec;
 use quire_units::{FrameSpan, Order};
 
 use super::meta::Meta;
+use super::mobility::{MOBILITIES, Mobility};
 use crate::limits::CACHED_ORDER_MAX;
 use crate::sync::Lock;
 
@@ -124,30 +125,44 @@ impl Stack {
 #[derive(Default)]
 pub(super) struct Shelf(pub(super) Lock<Stack>);
 
+impl Shelf {
+    #[cfg(not(loom))]
+    #[allow(clippy::declare_interior_mutable_const)]
+    const EMPTY: Shelf = Shelf(Lock::new(Stack(ArrayVec::new_const())));
+}
+
 /// The blocks that one CPU has in its cache. The embedder lends one cache for each CPU.
 #[repr(align(128))]
 #[derive(Default)]
 pub struct CpuCache {
     shelves: [Shelf; SHELVES],
+    /// Frames of the other mobilities, which may not mix with movable ones.
+    apart: [Shelf; MOBILITIES - 1],
 }
 
-crate::sync::names!([] CpuCache, "phys.cache" { shelves });
+crate::sync::names!([] CpuCache, "phys.cache" { shelves, apart });
 
 impl CpuCache {
     /// An empty cache.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { shelves: [const { Shelf(Lock::new(Stack(ArrayVec::new_const()))) }; SHELVES] }
+        Self { shelves: [Shelf::EMPTY; SHELVES], apart: [Shelf::EMPTY; MOBILITIES - 1] }
     }
 
-    /// The shelf of `order`; `None` for an order that is not cached.
+    /// The shelf of `order`; `None` for an order that is not cached. Only single frames are cached
+    /// for those that do not move.
     #[inline]
-    pub(super) fn shelf(&self, order: Order) -> Option<&Shelf> {
-        self.shelves.get(order.index())
+    pub(super) fn shelf(&self, mobility: Mobility, order: Order) -> Option<&Shelf> {
+        match mobility.index().checked_sub(1) {
+            None => self.shelves.get(order.index()),
+            Some(at) => self.apart.get(at).filter(|_| order == Order::ZERO),
+        }
     }
 
     /// All shelves, with their orders.
     pub(super) fn shelves(&self) -> impl Iterator<Item = (Order, &Shelf)> {
-        self.shelves.iter().enumerate().map(|(order, shelf)| (Order::new(order as u8), shelf))
+        let by_order = self.shelves.iter().enumerate();
+        let by_order = by_order.map(|(order, shelf)| (Order::new(order as u8), shelf));
+        by_order.chain(self.apart.iter().map(|shelf| (Order::ZERO, shelf)))
     }
 }

@@ -3,9 +3,10 @@
 
 use quire_units::{FrameSpan, Order};
 
-use super::alloc::{Phys, frames};
+use super::alloc::{Phys, Want, frames};
 use super::list::{END, List, next};
 use super::meta::Ownerless;
+use super::mobility::Mobility;
 use super::setup::Zones;
 use crate::limits::ORDER_MAX;
 
@@ -77,8 +78,9 @@ impl Fragmented<'_, '_> {
     /// Takes blocks of `order` and gives all but one frame of each back, until `keep` blocks are
     /// left.
     fn break_all_but(&mut self, order: Order, keep: u64) {
+        let want = Want { mobility: Mobility::Movable, order, zones: Zones::ALL };
         for _ in keep..available(self.phys, order) {
-            let Some(block) = self.phys.take_block(order, Zones::ALL) else { return };
+            let Some(block) = self.phys.take_block(want) else { return };
             let (before, rest) = block.split_at(self.random() & (order.pages() - 1));
             let (frame, after) = rest.split_at(1);
             let meta = self.phys.meta();

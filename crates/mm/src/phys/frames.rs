@@ -5,13 +5,16 @@ use quire_units::{FrameSpan, Order};
 
 use super::Phys;
 use super::check::{Totals, Violation};
+use super::mobility::{Borrowed, Mobility};
 use super::setup::{Occupied, Zones};
 use crate::limits::ORDERS;
 
 /// The frames of a system ([`Mm::phys`](crate::Mm::phys)), for an embedder's own use.
 ///
-/// The library has no record of a run that was taken until it [comes back](Self::free), whole or in
-/// parts. Its content is arbitrary unless [`is_zeroed`](FrameRun::is_zeroed) is true.
+/// They are taken from groups of frames that do not [move](Mobility), so that they do not stand in
+/// the way of large folios. The library has no record of a run that was taken until it
+/// [comes back](Self::free), whole or in parts. Its content is arbitrary unless
+/// [`is_zeroed`](FrameRun::is_zeroed) is true.
 pub struct Frames<'a, H> {
     hw: &'a H,
     phys: &'a Phys<'a>,
@@ -34,7 +37,7 @@ impl<'a, H: Hardware> Frames<'a, H> {
     /// [`ORDER_MAX`](crate::limits::ORDER_MAX). Reclaims nothing.
     #[inline]
     pub fn alloc(&self, order: Order) -> Option<FrameRun> {
-        self.phys.alloc(self.hw.cpu(), order)
+        self.phys.alloc_for(self.hw.cpu(), order, Mobility::Unmovable)
     }
 
     /// As [`alloc`](Self::alloc), from one of `zones`, later ones first.
@@ -64,7 +67,7 @@ impl<'a, H: Hardware> Frames<'a, H> {
         // A driver may have written a frame that was zero when it was taken.
         let run = run.dirtied();
         self.hw.freed(run.span());
-        self.phys.free(self.hw.cpu(), run);
+        self.phys.free_from(self.hw.cpu(), run, Mobility::Unmovable);
     }
 
     /// The frames that have a slot, including those that lie between zones.
@@ -87,6 +90,17 @@ impl<'a, H: Hardware> Frames<'a, H> {
     /// How many blocks of each order are free; see [`free_frames`](Self::free_frames).
     pub fn free_by_order(&self) -> [u64; ORDERS] {
         self.phys.free_by_order()
+    }
+
+    /// How many blocks of each order are free in groups of one mobility, those in the CPUs' caches
+    /// excluded. Whole free groups, and larger blocks, are for any use and count as movable.
+    pub fn free_by_mobility(&self, mobility: Mobility) -> [u64; ORDERS] {
+        self.phys.free_by_mobility(mobility)
+    }
+
+    /// How often frames came from a group of another mobility.
+    pub fn borrowed(&self) -> Borrowed {
+        self.phys.borrowed()
     }
 
     /// Gives all blocks in the caches of all CPUs back to the zones, where they merge.

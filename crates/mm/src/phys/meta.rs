@@ -20,6 +20,8 @@
 //!   a frame among the frame's aligned ancestors, with at most [`ORDERS`] loads and mostly one.
 //! * `lock` belongs to the frame in every state. So a walker may follow a stale entry to a frame,
 //!   lock it, read which block it is, and unlock it again: *lock first, then read*.
+//! * In the slot of a group's first frame, `lock` also says which frames the group is for (see
+//!   `group`): bit 0 is the lock, bits 1 and 2 are the [`Mobility`].
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -28,6 +30,7 @@ use core::ops::Deref;
 use quire_hw::{FrameRun, TableFrame};
 use quire_units::{FrameSpan, Pfn};
 
+use super::mobility::Mobility;
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
@@ -54,6 +57,12 @@ pub enum Kind {
     /// No RAM that was added: in a hole, or kept by the embedder. It never was the library's.
     Outside = 8,
 }
+
+/// Bit 0 of a slot's lock word: it is locked.
+const LOCKED: u32 = 1;
+
+/// The bit of a slot's lock word at which the mobility of a group begins.
+const MOBILITY_AT: u32 = 1;
 
 impl Kind {
     /// Whether the frame holds the library's own words.
@@ -342,13 +351,32 @@ impl<'m> Meta<'m> {
         &self.slots[index as usize]
     }
 
+    /// The mobility of the group that begins at `frame`. It changes under the lock of its zone.
+    #[inline]
+    pub(super) fn mobility(&self, frame: Pfn) -> Mobility {
+        Mobility::of(self.at(frame).lock.load(Ordering::Relaxed) >> MOBILITY_AT)
+    }
+
+    /// Records the mobility of the group that begins at `frame`; `false` while another CPU has
+    /// locked that frame. The caller has the lock of the zone, so it may not wait for a slot's.
+    pub(super) fn try_set_mobility(&self, frame: Pfn, mobility: Mobility) -> bool {
+        let (lock, new) = (&self.at(frame).lock, (mobility as u32) << MOBILITY_AT);
+        let old = lock.load(Ordering::Relaxed);
+        let is_idle = old & LOCKED == 0;
+        let swap = || lock.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+        is_idle && (old == new || swap().is_ok())
+    }
+
     /// Locks the frame in any state, spinning while another CPU holds the lock.
     #[inline]
     pub(crate) fn lock(&self, frame: Pfn) -> Option<FrameLock<'m>> {
         let slot = self.slot(frame)?;
-        while slot.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            while slot.lock.load(Ordering::Relaxed) != 0 {
+        let (mut idle, taken, missed) = (0, Ordering::Acquire, Ordering::Relaxed);
+        while slot.lock.compare_exchange_weak(idle, idle | LOCKED, taken, missed).is_err() {
+            idle = slot.lock.load(Ordering::Relaxed);
+            while idle & LOCKED != 0 {
                 spin_loop();
+                idle = slot.lock.load(Ordering::Relaxed);
             }
         }
         // SAFETY: the frame's lock is held until the guard drops; `FrameLock::table` lends the
@@ -447,6 +475,7 @@ impl<'m> WordsLock<'m> {
 impl Drop for FrameLock<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.slot.lock.store(0, Ordering::Release);
+        let idle = self.slot.lock.load(Ordering::Relaxed) & !LOCKED;
+        self.slot.lock.store(idle, Ordering::Release);
     }
 }

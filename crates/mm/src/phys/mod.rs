@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `meta` | the slot of each frame; the only place that mints capabilities |
 //! | `list` | lists of frames, threaded through their slots |
+//! | `group` | blocks whose frames can move, and blocks of those that cannot |
 //! | `zone` | a span of frames with its lock and its lists of free blocks |
 //! | `buddy` | split, merge, and cut exact ranges out of the lists |
 //! | `cpu_cache` | blocks that one CPU keeps at hand |
@@ -43,14 +44,18 @@ pub(crate) mod fail;
 #[cfg(any(test, feature = "inject"))]
 pub(crate) mod fragment;
 mod frames;
+mod group;
 mod list;
 pub(crate) mod meta;
+mod mobility;
 #[cfg(not(any(test, feature = "inject")))]
 mod never;
 mod setup;
 mod strays;
 mod zone;
 
+#[cfg(all(test, not(loom)))]
+mod group_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
@@ -68,6 +73,7 @@ pub use frames::Frames;
 pub(crate) use list::List;
 pub(crate) use meta::{FrameLock, Meta, Ownerless, WordsLock};
 pub use meta::{Kind, Slot, State};
+pub use mobility::{Borrowed, Mobility};
 #[cfg(not(any(test, feature = "inject")))]
 use never::Plan;
 pub use setup::{NotRam, Occupied, SetupError, Zones};

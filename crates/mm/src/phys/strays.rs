@@ -9,10 +9,13 @@ use quire_units::{FrameSpan, Pfn};
 
 use super::list::END;
 use super::meta::{Kind, Meta, Ownerless, State, WordsLock};
+use super::mobility::Mobility;
 use crate::sync::Ordering;
 
 /// Flag of a run: all its words are zero.
 const ZEROED: u32 = 1;
+/// Flag of a run: its frames were page tables.
+const TABLES: u32 = 2;
 
 /// Proof that what had to be flushed has been.
 #[derive(Debug)]
@@ -34,7 +37,9 @@ impl Flushed {
 #[derive(Debug)]
 pub(crate) struct Strays {
     /// The run that still grows; no frames at first.
-    open: Ownerless,
+    open: FrameSpan,
+    /// The flags of that run.
+    flags: u32,
     /// The run before it.
     last: u32,
 }
@@ -43,39 +48,45 @@ impl Strays {
     /// None.
     #[inline]
     pub(crate) const fn new() -> Self {
-        Self { open: Ownerless { span: FrameSpan::new(Pfn::new(0), 0), zeroed: false }, last: END }
+        Self { open: FrameSpan::new(Pfn::new(0), 0), flags: 0, last: END }
     }
 
     /// Whether there are none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.span.count == 0
+        self.open.count == 0
     }
 
     /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
     /// be cleared for its next use.
     pub(crate) fn take_table(&mut self, meta: Meta<'_>, table: WordsLock<'_>, zeroed: bool) {
-        self.take(meta, Ownerless { span: FrameSpan::new(table.frame(), 1), zeroed });
+        let gone = Ownerless { span: FrameSpan::new(table.frame(), 1), zeroed };
+        self.take_as(meta, gone, TABLES);
     }
 
     /// Takes frames: as part of the last run where they follow that and are alike zeroed.
     #[inline(always)]
     pub(crate) fn take(&mut self, meta: Meta<'_>, gone: Ownerless) {
-        let open = &mut self.open;
-        let slot = meta.at(gone.span.start);
-        if open.span.end() == gone.span.start && open.zeroed == gone.zeroed {
-            open.span.count += gone.span.count;
+        self.take_as(meta, gone, 0);
+    }
+
+    #[inline(always)]
+    fn take_as(&mut self, meta: Meta<'_>, Ownerless { span, zeroed }: Ownerless, kind: u32) {
+        let flags = kind | (zeroed as u32 * ZEROED);
+        let slot = meta.at(span.start);
+        if self.open.end() == span.start && self.flags == flags {
+            self.open.count += span.count;
             slot.set_state(State::NONE);
             return;
         }
         self.close(meta);
-        slot.set_state(State::new(Kind::Stray, 0).with_flags(gone.zeroed as u32 * ZEROED));
-        self.open = gone;
+        slot.set_state(State::new(Kind::Stray, 0).with_flags(flags));
+        (self.open, self.flags) = (span, flags);
     }
 
     /// Records the run that has grown.
     fn close(&mut self, meta: Meta<'_>) {
-        let span = self.open.span;
+        let span = self.open;
         if span.count > 0 {
             let slot = meta.at(span.start);
             slot.counts.store(span.count, Ordering::Relaxed);
@@ -84,9 +95,14 @@ impl Strays {
         }
     }
 
-    /// Hands every run to `free`; none is in custody then.
+    /// Hands every run to `free`, with the mobility that its use had; none is in custody then.
     #[inline]
-    pub(crate) fn free(&mut self, meta: Meta<'_>, _: &Flushed, mut free: impl FnMut(FrameRun)) {
+    pub(crate) fn free(
+        &mut self,
+        meta: Meta<'_>,
+        _: &Flushed,
+        mut free: impl FnMut(FrameRun, Mobility),
+    ) {
         self.close(meta);
         let mut next = self.last;
         *self = Self::new();
@@ -95,9 +111,11 @@ impl Strays {
             let slot = meta.at(start);
             let span = FrameSpan::new(start, slot.counts.load(Ordering::Relaxed));
             next = slot.links[0].load(Ordering::Relaxed);
-            let zeroed = slot.state().flags() & ZEROED != 0;
+            let flags = slot.state().flags();
             slot.set_state(State::NONE);
-            free(meta.mint(Ownerless { span, zeroed }));
+            let run = meta.mint(Ownerless { span, zeroed: flags & ZEROED != 0 });
+            let is_table = flags & TABLES != 0;
+            free(run, if is_table { Mobility::Unmovable } else { Mobility::Movable });
         }
     }
 }

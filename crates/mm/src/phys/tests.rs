@@ -468,7 +468,7 @@ fn e1_the_walker_sees_buddies_that_did_not_merge() {
     on_frames(64, |phys| {
         let zone = &phys.zones[0];
         let mut lists = zone.lists.lock();
-        let whole = lists.pop(&phys.meta(), order(6)).expect("all is free");
+        let whole = lists.pop(&phys.meta(), Mobility::Movable, order(6)).expect("all is free");
         for at in [0, 32] {
             let half = super::zone::Block { at: Pfn::new(at), order: order(5), ..whole };
             lists.push(&phys.meta(), half);

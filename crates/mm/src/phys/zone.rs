@@ -7,7 +7,8 @@ use quire_units::{FrameSpan, Order, Pfn};
 
 use super::list::List;
 use super::meta::{Kind, Meta, State};
-use crate::limits::ORDERS;
+use super::mobility::{Borrowed, MOBILITIES, Mobility, groups_of};
+use crate::limits::{GROUP_ORDER, ORDERS};
 use crate::sync::Lock;
 
 /// Flag of a free block: every byte of it is zero.
@@ -56,13 +57,13 @@ impl Zone {
     /// [added](crate::Mm::add).
     #[cfg(not(loom))]
     pub const fn new(span: FrameSpan) -> Self {
-        Self { span, lists: Lock::new(Lists::EMPTY) }
+        Self { span, lists: Lock::new(Lists::new(span)) }
     }
 
     /// A zone of these frames, of which none is free yet.
     #[cfg(loom)]
     pub fn new(span: FrameSpan) -> Self {
-        Self { span, lists: Lock::new(Lists::EMPTY) }
+        Self { span, lists: Lock::new(Lists::new(span)) }
     }
 
     /// Its frames.
@@ -79,81 +80,146 @@ impl Zone {
     }
 }
 
-/// The free blocks of a zone.
+/// The free blocks of a zone, by mobility and order.
 pub(super) struct Lists {
-    /// Of each order.
-    lists: [List; ORDERS],
+    lists: [[List; ORDERS]; MOBILITIES],
     /// Bit `k` is set while the list of order `k` has a block.
-    filled: u32,
-    blocks: [u64; ORDERS],
+    filled: [u32; MOBILITIES],
+    blocks: [[u32; ORDERS]; MOBILITIES],
+    /// The frames of the zone's whole groups.
+    pub(super) groups: FrameSpan,
+    pub(super) borrowed: Borrowed,
 }
 
 impl Lists {
-    const EMPTY: Lists = Lists { lists: [List::EMPTY; ORDERS], filled: 0, blocks: [0; ORDERS] };
+    const fn new(zone: FrameSpan) -> Self {
+        Self {
+            lists: [[List::EMPTY; ORDERS]; MOBILITIES],
+            filled: [0; MOBILITIES],
+            blocks: [[0; ORDERS]; MOBILITIES],
+            groups: groups_of(zone),
+            borrowed: Borrowed { blocks: 0, groups: 0 },
+        }
+    }
+
+    /// The mobility of the group that holds `frame`, a frame of this zone.
+    #[inline]
+    pub(super) fn mobility(&self, meta: &Meta<'_>, frame: Pfn) -> Mobility {
+        let group = frame.align_down(GROUP_ORDER.pages());
+        if self.groups.contains(group) { meta.mobility(group) } else { Mobility::Movable }
+    }
+
+    /// The mobility in whose list a free `block` is. Free groups, and larger blocks, are for any
+    /// use, and in the first one's.
+    #[inline]
+    pub(super) fn listed(&self, meta: &Meta<'_>, block: Block) -> Mobility {
+        let is_part = block.order < GROUP_ORDER;
+        if is_part { self.mobility(meta, block.at) } else { Mobility::Movable }
+    }
+
+    /// Records that the groups of `block`, which are in no list, are for `mobility`. A group whose
+    /// first frame is locked keeps its own.
+    #[inline]
+    pub(super) fn dedicate(&self, meta: &Meta<'_>, block: Block, mobility: Mobility) {
+        let groups = 1 << (block.order.get() - GROUP_ORDER.get());
+        for at in (0..groups).map(|group| block.at.add(group << GROUP_ORDER.get())) {
+            if self.groups.contains(at) && meta.mobility(at) != mobility {
+                meta.try_set_mobility(at, mobility);
+            }
+        }
+    }
 
     /// How many blocks of each order are free.
-    pub(super) fn blocks(&self) -> &[u64; ORDERS] {
-        &self.blocks
+    pub(super) fn blocks(&self) -> [u64; ORDERS] {
+        core::array::from_fn(|order| self.blocks.iter().map(|of| u64::from(of[order])).sum())
+    }
+
+    /// How many blocks of each order are free in the lists of one mobility.
+    pub(super) fn blocks_of(&self, mobility: Mobility) -> &[u32; ORDERS] {
+        &self.blocks[mobility.index()]
     }
 
     /// The orders that have a block, as bits.
-    pub(super) fn filled(&self) -> u32 {
-        self.filled
+    pub(super) fn filled(&self, mobility: Mobility) -> u32 {
+        self.filled[mobility.index()]
     }
 
     /// The index of the first block of `order`.
-    pub(super) fn first(&self, order: Order) -> Option<u32> {
-        self.lists[order.index()].first()
+    pub(super) fn first(&self, mobility: Mobility, order: Order) -> Option<u32> {
+        self.lists[mobility.index()][order.index()].first()
     }
 
     /// The smallest order, `least` or larger, that has a block.
     #[inline]
-    pub(super) fn smallest_from(&self, least: Order) -> Option<Order> {
-        let fitting = self.filled >> least.get() << least.get();
+    pub(super) fn smallest_from(&self, mobility: Mobility, least: Order) -> Option<Order> {
+        let fitting = self.filled(mobility) >> least.get() << least.get();
         (fitting != 0).then(|| Order::new(fitting.trailing_zeros() as u8))
     }
 
     /// The largest order from `least` to `most`, both inclusive, that has a block.
     #[inline]
-    pub(super) fn largest_within(&self, least: Order, most: Order) -> Option<Order> {
-        let fitting = self.filled >> least.get() << least.get() & ((2 << most.get()) - 1);
+    pub(super) fn largest_within(
+        &self,
+        mobility: Mobility,
+        least: Order,
+        most: Order,
+    ) -> Option<Order> {
+        let filled = self.filled(mobility);
+        let fitting = filled >> least.get() << least.get() & ((2 << most.get()) - 1);
         (fitting != 0).then(|| Order::new(fitting.ilog2() as u8))
     }
 
     /// Adds `block` at the front of its list, unmerged, and records it as free.
     #[inline]
     pub(super) fn push(&mut self, meta: &Meta<'_>, block: Block) {
+        self.push_to(meta, self.listed(meta, block), block);
+    }
+
+    /// The same, to the list of a mobility.
+    #[inline]
+    pub(super) fn push_to(&mut self, meta: &Meta<'_>, mobility: Mobility, block: Block) {
         let index = meta.index(block.at);
         let slot = meta.by_index(index);
         debug_assert!(slot.state().kind() == Kind::None, "{block:?} is {:?}", slot.state());
         debug_assert!(block.at.is_aligned(block.order.pages()));
-        let order = block.order.index();
-        self.lists[order].push(meta, index);
-        self.filled |= 1 << order;
-        self.blocks[order] += 1;
+        let (of, order) = (mobility.index(), block.order.index());
+        self.lists[of][order].push(meta, index);
+        self.filled[of] |= 1 << order;
+        self.blocks[of][order] += 1;
         slot.set_state(block.state());
     }
 
     /// Takes a free block out of any place of its list; its first frame then has no record.
     #[inline]
     pub(super) fn remove(&mut self, meta: &Meta<'_>, block: Block) {
-        let order = block.order.index();
+        self.remove_from(meta, self.listed(meta, block), block);
+    }
+
+    /// The same, from the list of a mobility.
+    #[inline]
+    pub(super) fn remove_from(&mut self, meta: &Meta<'_>, mobility: Mobility, block: Block) {
+        let (of, order) = (mobility.index(), block.order.index());
         let index = meta.index(block.at);
         let slot = meta.by_index(index);
         debug_assert!(Block::recorded(block.at, slot.state()) == Some(block));
-        if self.lists[order].remove(meta, index) {
-            self.filled &= !(1 << order);
+        if self.lists[of][order].remove(meta, index) {
+            self.filled[of] &= !(1 << order);
         }
-        self.blocks[order] -= 1;
+        self.blocks[of][order] -= 1;
         slot.set_state(State::NONE);
     }
 
     /// Takes the first block of `order`.
     #[inline]
-    pub(super) fn pop(&mut self, meta: &Meta<'_>, order: Order) -> Option<Block> {
-        let index = self.first(order)?;
+    pub(super) fn pop(
+        &mut self,
+        meta: &Meta<'_>,
+        mobility: Mobility,
+        order: Order,
+    ) -> Option<Block> {
+        let index = self.first(mobility, order)?;
         let block = Block::recorded(meta.frame(index), meta.by_index(index).state())?;
-        self.remove(meta, block);
+        self.remove_from(meta, mobility, block);
         Some(block)
     }
 }

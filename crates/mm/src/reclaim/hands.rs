@@ -26,7 +26,7 @@ use super::quest::{Quest, ROUNDS, Reclaimed};
 use crate::base::AllSpaces;
 use crate::cache::FilePages;
 use crate::files::Kind;
-use crate::paging::{Demand, Scope};
+use crate::paging::{Demand, Purpose, Scope};
 use crate::space::{Area, AreaFlags, GroupId, Space};
 use crate::stats::Event;
 use crate::table::Gather;
@@ -220,7 +220,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
         // Lazily freed folios need no slot.
         let idle = if self.has_slots() { quest.idle() } else { u32::MAX };
-        let demand = Demand { whose: Scope::All, idle, pages: quest.left() };
+        let demand =
+            Demand { whose: Scope::All, idle, pages: quest.left(), purpose: Purpose::Write };
         let done = self.paging().page_out_if(space, window, demand, quest.spaces);
         let Ok((out, upto)) = done else { return window.end };
         quest.done.paged_out += out.pages;

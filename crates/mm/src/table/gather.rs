@@ -6,7 +6,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
 use crate::folio::{Folio, Folios};
-use crate::phys::{Flushed, Meta, Ownerless, Phys, Strays, WordsLock};
+use crate::phys::{Flushed, Meta, Mobility, Ownerless, Phys, Strays, WordsLock};
 use crate::sync::{Ordering, fence};
 use crate::tags::Tag;
 
@@ -214,16 +214,18 @@ impl Gather {
         let (meta, cpu) = (phys.meta(), hw.cpu());
         let folios = Folios::new(meta);
         let mut freed = 0;
-        let mut free = |run: FrameRun| {
+        let mut free = |run: FrameRun, mobility| {
             hw.freed(run.span());
             freed += run.count();
-            phys.free(cpu, run);
+            phys.free_from(cpu, run, mobility);
         };
         self.strays.free(meta, flushed, &mut free);
         for (first, count) in self.shared.drain(..) {
             let frames = FrameSpan::new(meta.frame(first), count.into());
             folios.each(frames, |folio, piece| {
-                folios.unmap(folio, piece.count as u32).map(&mut free);
+                if let Some(run) = folios.unmap(folio, piece.count as u32) {
+                    free(run, Mobility::Movable);
+                }
                 true
             });
         }

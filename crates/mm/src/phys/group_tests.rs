@@ -1,0 +1,187 @@
+//! Groups beside a naive model: which mobility has which frames, frame by frame.
+
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+use quire_hw::FrameRun;
+use quire_units::{CpuId, Order};
+
+use super::alloc::Want;
+use super::tests::{on, span};
+use super::{Mobility, Phys, Zones};
+use crate::limits::GROUP_ORDER;
+
+/// A CPU without a cache: each call reaches the zones.
+const BARE: CpuId = CpuId::new(9);
+const CPU: CpuId = CpuId::new(0);
+const GROUP: u64 = GROUP_ORDER.pages();
+
+/// The SplitMix64 sequence (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % end
+    }
+}
+
+/// Runs that are in use, and for what.
+#[derive(Default)]
+struct Held(Vec<(FrameRun, Mobility)>);
+
+impl Held {
+    fn frames(&self) -> u64 {
+        self.0.iter().map(|(run, _)| run.count()).sum()
+    }
+
+    fn give_one(&mut self, phys: &Phys<'_>, at: u64) {
+        let (run, mobility) = self.0.swap_remove(at as usize);
+        phys.free_from(BARE, run, mobility);
+    }
+
+    fn give_all(&mut self, phys: &Phys<'_>) {
+        self.0.drain(..).for_each(|(run, mobility)| phys.free_from(BARE, run, mobility));
+    }
+
+    /// The mobilities of each group that is in use, as bits.
+    fn groups(&self) -> BTreeMap<u64, u32> {
+        let mut groups = BTreeMap::new();
+        for (run, mobility) in &self.0 {
+            for frame in run.start().get()..run.start().get() + run.count() {
+                *groups.entry(frame / GROUP).or_default() |= 1 << *mobility as u32;
+            }
+        }
+        groups
+    }
+}
+
+#[test]
+fn i18_groups_hold_frames_of_one_mobility_until_one_borrows() {
+    for seed in 0..24 {
+        on(&[span(0, 16 * GROUP + 100)], false, |phys| {
+            let (mut random, mut held) = (Random(seed), Held::default());
+            for step in 0..2000 {
+                let mobility = Mobility::ALL[random.below(3) as usize];
+                let log2 = random.below(if seed % 3 == 0 { 11 } else { 4 }) as u8;
+                if random.below(100) < 55 {
+                    let order = Order::new(log2);
+                    let run = phys.alloc_for(BARE, order, mobility);
+                    held.0.extend(run.map(|run| (run, mobility)));
+                } else if !held.0.is_empty() {
+                    let at = random.below(held.0.len() as u64);
+                    held.give_one(phys, at);
+                }
+                if step % 100 == 0 {
+                    let totals = phys.check().expect("every claim holds");
+                    assert_eq!(totals.taken, held.frames());
+                }
+                if phys.borrowed().blocks > 0 {
+                    break;
+                }
+                // The frames behind the last whole group are in none.
+                let mixed = |(group, uses): (&u64, &u32)| *group < 16 && !uses.is_power_of_two();
+                let groups = held.groups();
+                assert!(!groups.iter().any(mixed), "seed {seed}, step {step}: {groups:?}");
+            }
+            held.give_all(phys);
+            assert_eq!(phys.check().expect("every claim holds").taken, 0);
+            assert_eq!(phys.free_by_order()[13], 1, "all groups are free, and merged");
+        });
+    }
+}
+
+#[test]
+fn e7_frames_of_any_mobility_are_found_wherever_they_are_free() {
+    for (holder, wanted) in Mobility::ALL.into_iter().flat_map(|a| Mobility::ALL.map(|b| (a, b))) {
+        on(&[span(0, 4 * GROUP)], false, |phys| {
+            let mut held = Held::default();
+            while let Some(run) = phys.alloc_for(BARE, Order::ZERO, holder) {
+                held.0.push((run, holder));
+            }
+            assert_eq!(held.frames(), 4 * GROUP);
+            for at in (0..64).rev() {
+                held.give_one(phys, at * 9);
+            }
+            let mut taken = 0;
+            while let Some(run) = phys.alloc_for(CPU, Order::ZERO, wanted) {
+                held.0.push((run, wanted));
+                taken += 1;
+                phys.check().expect("every claim holds");
+            }
+            assert_eq!(taken, 64, "{wanted:?} from groups of {holder:?}");
+            assert_eq!(phys.borrowed().blocks > 0, holder != wanted);
+            let takes_over = holder != wanted && wanted != Mobility::Movable;
+            assert_eq!(phys.borrowed().groups > 0, takes_over);
+        });
+    }
+}
+
+#[test]
+fn e7_frames_that_stay_take_over_one_group_and_leave_the_others() {
+    on(&[span(0, 8 * GROUP)], false, |phys| {
+        let mut held = Held::default();
+        while let Some(run) = phys.alloc_for(BARE, Order::ZERO, Mobility::Movable) {
+            held.0.push((run, Mobility::Movable));
+        }
+        // Every eighth frame of each group becomes free, and a run of 16 in the fifth.
+        held.0.sort_by_key(|(run, _)| run.start());
+        let stays = |frame: u64| frame % 8 != 3 && !(4 * GROUP..4 * GROUP + 16).contains(&frame);
+        for at in (0..8 * GROUP).rev().filter(|at| !stays(*at)) {
+            held.give_one(phys, at);
+        }
+        let table = || phys.alloc_for(BARE, Order::ZERO, Mobility::Unmovable);
+        for at in 0..GROUP / 8 {
+            let run = table().expect("enough is free");
+            assert_eq!(run.start().get() / GROUP, 4, "table {at}");
+            held.0.push((run, Mobility::Unmovable));
+        }
+        assert_eq!((phys.borrowed().blocks, phys.borrowed().groups), (1, 1));
+        phys.check().expect("every claim holds");
+        held.give_all(phys);
+    });
+}
+
+#[test]
+fn e7_a_group_that_is_free_again_is_for_any_use() {
+    on(&[span(0, 2 * GROUP)], false, |phys| {
+        for mobility in [2, 0, 1, 0, 2, 1].map(|at| Mobility::ALL[at]) {
+            let whole = phys.alloc_for(BARE, GROUP_ORDER, mobility).expect("all is free");
+            let one = phys.alloc_for(BARE, Order::ZERO, mobility).expect("a group is free");
+            assert_eq!(phys.free_by_mobility(mobility)[0], 1, "the rest is for {mobility:?}");
+            // A part of a block that was taken whole goes to its mobility's list as well.
+            let (part, rest) = whole.split_at(8);
+            phys.free_from(BARE, rest, mobility);
+            assert_eq!(phys.free_by_mobility(mobility)[3], 2, "{mobility:?}");
+            phys.free_from(BARE, part, mobility);
+            phys.free_from(BARE, one, mobility);
+            assert_eq!(phys.borrowed().blocks, 0);
+            phys.check().expect("every claim holds");
+        }
+    });
+}
+
+#[test]
+fn e7_a_group_whose_first_frame_is_locked_keeps_its_mobility() {
+    on(&[span(0, GROUP)], false, |phys| {
+        let meta = phys.meta();
+        {
+            let _lock = meta.lock(span(0, 1).start);
+            let want =
+                Want { mobility: Mobility::Unmovable, order: Order::ZERO, zones: Zones::ALL };
+            let run = phys.take_block(want).expect("all is free");
+            assert_eq!(phys.free_by_mobility(Mobility::Movable)[0], 1);
+            phys.check().expect("every claim holds");
+            phys.free(BARE, run);
+            phys.drain();
+        }
+        let run = phys.alloc_for(BARE, Order::ZERO, Mobility::Unmovable).expect("all is free");
+        assert_eq!(phys.free_by_mobility(Mobility::Unmovable)[0], 1);
+        // A lock that is taken and released keeps the record.
+        drop(meta.lock(span(0, 1).start));
+        phys.check().expect("every claim holds");
+        phys.free_from(BARE, run, Mobility::Unmovable);
+    });
+}
