@@ -94,7 +94,18 @@ impl<'a, A: Arch, H: Hardware> Change<'a, A, H> {
 
     /// Takes the pages of `span` that `what` selects out of the tables, and tables within `hole`
     /// that became empty.
+    #[inline]
     pub(crate) fn take(
+        &mut self,
+        span: PageSpan,
+        what: Taking,
+        hole: &dyn Fn() -> PageSpan,
+    ) -> Result<(), Error> {
+        if self.is_vacant(span) { Ok(()) } else { self.take_mapped(span, what, hole) }
+    }
+
+    #[inline(never)]
+    fn take_mapped(
         &mut self,
         span: PageSpan,
         what: Taking,

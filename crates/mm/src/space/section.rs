@@ -92,6 +92,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Splits every leaf that reaches across an end of `span`.
+    #[inline]
     fn isolate(&mut self, span: PageSpan) -> Result<(), SectionLack> {
         let start = self.isolate_at(span.start, span.end)?;
         (self.from, self.vacant) = (Some(start.place), start.vacant);
@@ -101,6 +102,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(())
     }
 
+    #[inline]
     fn isolate_at(&mut self, page: Vpn, end: Vpn) -> Result<Isolated, SectionLack> {
         let tables = self.view.tables();
         let isolated = tables.isolate(page, end, &mut self.table, self.gather.due());
@@ -183,6 +185,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().unguard(span);
     }
 
+    /// Whether no page of `span`, which is prepared, is mapped or marked: there is nothing to
+    /// [`take`](Self::take) or [`protect`](Self::protect).
+    #[inline]
+    pub fn is_vacant(&self, span: PageSpan) -> bool {
+        self.vacant.covers(span)
+    }
+
     /// Takes the pages of `span` that `what` selects out of the tables, and empty tables that lie
     /// within `hole` with them; `hole` is called only if there is an empty table. `span` becomes
     /// the rest. [`SectionLack::Table`] only where it was not prepared.
@@ -192,9 +201,6 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         what: Taking,
         hole: &dyn Fn() -> PageSpan,
     ) -> Result<(), SectionLack> {
-        if self.vacant.covers(*span) {
-            return Ok(());
-        }
         let tables = self.view.tables();
         let took = tables.take_from(self.from.take(), *span, what, &mut self.gather);
         self.entries += took.entries;
@@ -213,9 +219,6 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
 
     /// Gives the leaves of `span`, which is prepared, the rights `prot`.
     pub fn protect(&mut self, span: PageSpan, prot: Prot) {
-        if self.vacant.covers(span) {
-            return;
-        }
         let tables = self.view.tables();
         self.entries += tables.protect_from(self.from.take(), span, prot, &mut self.gather);
     }

@@ -8,7 +8,7 @@ use quire_hw::{
 };
 use quire_units::{CpuId, FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
-use super::area::{Area, AreaFlags, Backing};
+use super::area::{Area, AreaFlags, Backing, FileId};
 use super::tree::{AreaTree, Entry, TreeWriter};
 use crate::phys::{Meta, Slot};
 use crate::sync::{AtomicU64, Ordering};
@@ -302,6 +302,79 @@ mod plain {
         assert!(writer.stock(rest).is_ok());
         writer.cut(span(3, 4)).expect("stocked");
         assert!(!tree.is_current(seq, all()));
+    }
+
+    #[test]
+    fn e3_pages_of_files_that_leave_the_tree_are_told_of_once() {
+        let ram = Ram::new(40, 512);
+        let tree = AreaTree::<3>::new();
+        let writer = rich_writer(&tree, &ram);
+        let file = Backing::File { id: FileId(7), page: 3 };
+        for at in 0..6 {
+            writer.set(area(20 * at, 20 * at + 10, at as u32)).expect("stocked");
+        }
+        writer.set(Area { backing: file, ..area(30, 40, 0) }).expect("stocked");
+        writer.update(span(0, 40), |area| area).expect("stocked");
+        writer.cut(span(0, 30)).expect("stocked");
+        writer.replace(area(40, 45, 1)).expect("stocked");
+        assert!(!tree.take_hid(), "the file's pages stay");
+        writer.cut(span(34, 36)).expect("stocked");
+        assert!(tree.take_hid() && !tree.take_hid());
+        writer.replace(area(39, 41, 2)).expect("stocked");
+        assert!(tree.take_hid());
+        writer.cut(span(0, 120)).expect("stocked");
+        assert!(tree.take_hid());
+        assert_eq!(tree.count(), 0);
+    }
+
+    /// Random changes on few pages, so that there are nodes without gaps, at all fills.
+    fn change_at_random<const CAP: usize>(mut seed: u64) {
+        let ram = Ram::new(400, 512);
+        let tree = AreaTree::<CAP>::new();
+        let writer = rich_writer(&tree, &ram);
+        let mut model = [None; 300];
+        let mut random = |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed >> 11) % below
+        };
+        for _ in 0..2000 {
+            let (start, kind) = (random(300), random(3) as u32);
+            let most = if random(10) == 0 { 200 } else { 12 };
+            let end = (start + 1 + random(most)).min(300);
+            let part = &mut model[start as usize..end as usize];
+            match random(4) {
+                0 => {
+                    writer.cut(span(start, end)).expect("stocked");
+                    part.fill(None);
+                }
+                1 if part.iter().any(Option::is_some) => {
+                    assert!(writer.set(area(start, end, kind)).is_err());
+                }
+                2 => {
+                    let update = |old| Area { flags: area(0, 1, kind).flags, ..old };
+                    writer.update(span(start, end), update).expect("stocked");
+                    part.iter_mut().flatten().for_each(|old| *old = kind);
+                }
+                _ => {
+                    writer.replace(area(start, end, kind)).expect("stocked");
+                    part.fill(Some(kind));
+                }
+            }
+            writer.check_merged().expect("sound");
+            let at = |page| Some(writer.reader().lookup(Vpn::new(page)).0?.flags.bits());
+            assert!((0..300).all(|page| at(page) == model[page as usize]));
+        }
+    }
+
+    #[test]
+    fn e3_random_changes_leave_a_sound_tree_of_the_same_pages() {
+        for seed in 1..8 {
+            change_at_random::<3>(seed);
+            change_at_random::<4>(seed);
+            change_at_random::<9>(seed);
+        }
     }
 
     /// Every page.

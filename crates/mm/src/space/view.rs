@@ -239,6 +239,14 @@ impl<A: Arch> Space<A> {
         self.areas.count()
     }
 
+    /// Whether pages that showed a file, or frames by number, were unmapped, replaced or moved
+    /// since the last such question: an embedder that keeps a file as long as an area shows it
+    /// looks then for files that none shows.
+    #[inline]
+    pub fn take_hidden(&self) -> bool {
+        self.areas.take_hid()
+    }
+
     #[inline]
     pub(crate) fn target(&self) -> Target<'_> {
         Target { tag: Some(&self.tag), root: self.root }

@@ -260,7 +260,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         });
         updated.map_err(|_| Error::Invalid)?;
         change.open();
-        if let Some(prot) = prot.filter(|_| rights) {
+        if let Some(prot) = prot.filter(|_| rights && !change.is_vacant(span)) {
             change.protect(span, prot);
         }
         change.count(Event::EntriesChanged);

@@ -59,7 +59,11 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 continue;
             }
             let absent = match is_absent && page < end {
-                true => locked.run_in(page, end).1,
+                true => {
+                    let entries = locked.entries(PageSpan::new(page, end));
+                    let absent = locked.count_run(entries.start, entries.end, 0, 0);
+                    locked.page(entries.start + absent).min(end)
+                }
                 false => page,
             };
             let whole = if level.is_last() { locked.reach().end } else { absent };

@@ -64,18 +64,12 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         _ => Shown::Zeroes,
     };
     check_limit(thread, &memory, request.pages)?;
-    let hides = match request.at {
-        At::Fixed(page) => memory.shows_files(PageSpan::new(page, page.add(request.pages))),
-        _ => false,
-    };
     let placed = match file {
         Shown::Zeroes => map_anon(&memory, &request)?,
         Shown::Memory => map_file::map_device(&memory, &request, offset as u64)?,
         Shown::File(file) => map_file::map(&memory, &request, &file, offset as u64)?,
     };
-    if hides {
-        memory.sweep_shared();
-    }
+    memory.sweep_shared();
     if flags & abi::MAP_POPULATE as usize != 0 {
         let own = !request.flags.contains(AreaFlags::SHARED);
         // As on Linux, a partial population is no error.
@@ -179,11 +173,8 @@ fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
 pub(super) fn munmap(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let span = span(address, bytes).filter(|span| is_aligned(address) && !span.is_empty());
     let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
-    let hides = memory.shows_files(span);
     mm().unmap(memory.space(), span).map_err(errno)?;
-    if hides {
-        memory.sweep_shared();
-    }
+    memory.sweep_shared();
     Ok(0)
 }
 

@@ -102,15 +102,22 @@ impl Memory {
         self.show(id, file, &Request { backing, ..*request })
     }
 
-    /// Whether areas in `span` show files. A caller that removes such areas calls
-    /// [`sweep_shared`](Self::sweep_shared) then.
+    /// Whether areas in `span` show files.
     pub(crate) fn shows_files(&self, span: PageSpan) -> bool {
         let has_none = self.shared.all.lock().is_empty();
         !has_none && mm().spaces().areas(self.space(), span).any(|area| file_of(&area).is_some())
     }
 
-    /// Drops files that no area shows any more.
+    /// Drops files that no area shows any more. A caller that may have removed areas calls this.
+    #[inline]
     pub(crate) fn sweep_shared(&self) {
+        if self.space().take_hidden() {
+            self.sweep();
+        }
+    }
+
+    #[cold]
+    fn sweep(&self) {
         {
             let mut all = self.shared.all.lock();
             all.iter_mut().for_each(|shown| shown.is_seen = false);

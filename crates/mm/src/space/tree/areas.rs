@@ -52,6 +52,9 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     pub(super) writing: AtomicU32,
     /// Start and end of the pages that a writer holds: no reading of them is current.
     pub(super) held: [AtomicU64; 2],
+    /// 1 since pages of an area that shows something by number were taken out, until
+    /// [`Space::take_hidden`](crate::Space::take_hidden) asks.
+    pub(super) hid: AtomicU32,
     /// The first spare node: its index in the metadata plus one, 0 for none. Spares are linked
     /// through `links[0]` of their slots, in the same way.
     pub(super) spare: AtomicU32,
@@ -60,7 +63,7 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
 }
 
 crate::sync::names!([const CAP: usize] AreaTree<CAP>, "space.areas" {
-    seq, root, count, writing, held, spare, spares
+    seq, root, count, writing, held, hid, spare, spares
 });
 
 /// A moment in the life of a tree: two readings with the same number saw the same tree.
@@ -101,6 +104,14 @@ impl<const CAP: usize> AreaTree<CAP> {
         let [start, end] = &self.held;
         end.load(Ordering::Acquire) > pages.start.get()
             && start.load(Ordering::Acquire) < pages.end.get()
+    }
+
+    /// See [`Space::take_hidden`](crate::Space::take_hidden).
+    #[inline]
+    pub(in crate::space) fn take_hid(&self) -> bool {
+        // Acquire: the answer comes after the change that it tells of has begun, so a reading that
+        // follows waits for its end.
+        self.hid.load(Ordering::Relaxed) != 0 && self.hid.swap(0, Ordering::Acquire) != 0
     }
 
     #[inline]

@@ -102,7 +102,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             && let Some(parent) = above.last()
         {
             if self.reader.count(step.frame) >= AreaTree::<CAP>::MIN {
-                self.refresh_all(left, leaf);
+                self.refresh(left, leaf, None);
                 break;
             }
             self.join(*parent, leaf);

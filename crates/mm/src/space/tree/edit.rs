@@ -19,6 +19,7 @@ use super::entry::Entry;
 use super::node::Node;
 use super::write::{Located, Path, TreeWriter};
 use crate::space::area::Area;
+use crate::sync::Ordering;
 
 /// The reason why a change was refused. The tree is as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +73,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     ///
     /// # Errors
     /// [`EditError::Lacks`].
+    #[inline]
     pub fn cut(&self, span: PageSpan) -> Result<(), EditError> {
         // Only a hole in the middle of an area leaves one more area than before.
         let around = |area: Area| area.span.start < span.start && span.end < area.span.end;
@@ -97,7 +99,10 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
             return Err(EditError::Malformed(area));
         }
         let mut located = self.locate(area.span);
-        if let Some(other) = self.areas(&located).next() {
+        if let Some((node, at)) = self.at(&located.path)
+            && node.key(at) < area.span.end.get()
+            && let Some(other) = node.entry(at).area()
+        {
             return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
@@ -174,18 +179,27 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
             while upto < node.count && node.key(upto) < end {
                 upto += 1;
             }
-            let is_last = upto < node.count || node.end(upto - 1) >= end;
-            let mut parts = Parts(ArrayVec::new());
-            if upto > first {
-                parts.push(node.entry(first).before(start));
+            // The first and the last area in the way: their ends outside of the span stay.
+            let [head, tail] = match upto - first {
+                0 => [Entry::EMPTY; 2],
+                1 => [node.entry(first); 2],
+                _ => [node.entry(first), node.entry(upto - 1)],
+            };
+            let is_last = upto < node.count || tail.end() >= end;
+            if (first..upto).any(|at| node.shows(at)) {
+                self.reader.tree.hid.store(1, Ordering::Relaxed);
             }
+            let mut parts = Parts(ArrayVec::new());
+            parts.push(head.before(start));
             if let Some(new) = new.filter(|_| is_last) {
                 parts.push(new);
             }
-            if upto > first {
-                parts.push(node.entry(upto - 1).from(end));
+            parts.push(tail.from(end));
+            match &new {
+                // Areas that were apart, or differed, still are and do: nothing can join.
+                None => self.splice(path, &node, first..upto, &parts.0),
+                Some(_) => self.put_parts(path, &node, first..upto, &mut parts.0),
             }
-            self.put_parts(path, &node, first..upto, &mut parts.0);
             if is_last {
                 return;
             }
@@ -255,33 +269,28 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
                 end += 1;
             }
         }
+        let mut parts = &*parts;
+        while let [part, rest @ ..] = parts
+            && start < end
+            && node.end(start) == part.end()
+            && node.entry(start) == *part
+        {
+            (parts, start) = (rest, start + 1);
+        }
         self.splice(path, node, start..end, parts);
         seams.into_iter().flatten().for_each(|page| self.merge_at(page));
     }
 
     /// The same without neighbours.
-    fn splice(
-        &self,
-        path: &mut Path,
-        node: &Node<'_, H, CAP>,
-        old: Range<usize>,
-        mut parts: &[Entry],
-    ) {
-        let (mut from, upto) = (old.start, old.end);
-        while let [part, rest @ ..] = parts
-            && from < upto
-            && node.end(from) == part.end()
-            && node.entry(from) == *part
-        {
-            (parts, from) = (rest, from + 1);
-        }
+    fn splice(&self, path: &mut Path, node: &Node<'_, H, CAP>, old: Range<usize>, parts: &[Entry]) {
+        let (from, upto) = (old.start, old.end);
         let (old, count) = (upto - from, node.count + parts.len());
         let Some(step) = path.last_mut().filter(|_| old + parts.len() > 0) else { return };
         step.at = from;
         let least = if path.len() == 1 { 1 } else { AreaTree::<CAP>::MIN };
         if (old + least..=old + CAP).contains(&count) {
             self.counted(parts.len() as i64 - old as i64);
-            return self.swap(path, from, true, old, parts);
+            return self.swap_in(path, node, from, true, old, parts);
         }
         // The node overflows, or becomes too empty.
         let both = old.min(parts.len());

@@ -9,6 +9,9 @@ use crate::space::area::{Area, SHOWS, TERMS};
 pub(in crate::space) struct Entry(pub(super) [u64; 4]);
 
 impl Entry {
+    /// A part without pages.
+    pub(super) const EMPTY: Self = Self([0; 4]);
+
     /// The entry of an area.
     #[inline]
     pub(in crate::space) fn of(area: &Area) -> Self {

@@ -9,7 +9,7 @@ use quire_units::{Pfn, Vpn};
 use super::areas::{AreaTree, NODE_ENTRIES, Root};
 use super::entry::Entry;
 use crate::phys::Meta;
-use crate::space::area::Area;
+use crate::space::area::{Area, SHOWS, TERMS};
 
 /// The reading view of a tree. Each answer is that of one moment, which its
 /// [`Seq`](super::Seq) names.
@@ -60,6 +60,12 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
         Pfn::new(self.word(at, 2))
     }
 
+    /// Whether area `at` shows a file or frames, by number.
+    #[inline]
+    pub(super) fn shows(&self, at: usize) -> bool {
+        self.word(at, TERMS) & SHOWS != 0
+    }
+
     /// The largest gap inside child `at` of an inner node.
     #[inline]
     pub(super) fn gap(&self, at: usize) -> u64 {
@@ -68,7 +74,10 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
 
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Entry {
-        Entry([self.key(at), self.word(at, 1), self.word(at, 2), self.word(at, 3)])
+        let mut record = [0; RECORD];
+        self.hw.load_words(self.frame, KEYS + CAP + RECORD * at, &mut record);
+        let [end, terms, shown] = record;
+        Entry([self.key(at), end, terms, shown])
     }
 
     /// How many entries begin at `page` or before. No branch depends on a key, since none would be
@@ -196,11 +205,9 @@ impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
     #[inline]
     pub(super) fn put(&self, at: usize, entry: Entry) {
         debug_assert!(at < CAP);
-        let record = KEYS + CAP + RECORD * at;
-        let places = [KEYS + at, record, record + 1, record + 2];
-        for (place, word) in places.into_iter().zip(entry.0) {
-            self.hw.fill(self.table, place, 1, word, 0);
-        }
+        let [key, record @ ..] = entry.0;
+        self.hw.fill(self.table, KEYS + at, 1, key, 0);
+        self.hw.store_words(self.table, KEYS + CAP + RECORD * at, &record);
     }
 
     #[inline]
@@ -212,18 +219,13 @@ impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
     /// Copies the entries `from` of `node`, which may be this one, to entry `to` and the next ones.
     #[inline]
     pub(super) fn copy(&self, node: Pfn, from: Range<usize>, to: usize) {
-        let record = |at: usize| KEYS + CAP + RECORD * at;
-        self.copy_words(node, KEYS + from.start, KEYS + to, from.len());
-        self.copy_words(node, record(from.start), record(to), RECORD * from.len());
-    }
-
-    fn copy_words(&self, node: Pfn, from: usize, to: usize, count: usize) {
-        let copy = |at| self.hw.fill(self.table, to + at, 1, self.hw.load(node, from + at), 0);
-        // The last word first, where the places may overlap.
-        if node == self.table.frame() && to > from {
-            (0..count).rev().for_each(copy);
+        let old = Node::<H, CAP> { hw: self.hw, frame: node, count: CAP };
+        let copy = |at| self.put(to + at, old.entry(from.start + at));
+        // The last entry first, where the places may overlap.
+        if node == self.table.frame() && to > from.start {
+            (0..from.len()).rev().for_each(copy);
         } else {
-            (0..count).for_each(copy);
+            (0..from.len()).for_each(copy);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::areas::DEPTH_MAX;
 use super::entry::Entry;
 use super::node::{Node, Page};
 use super::{AreaTree, NODE_ENTRIES, TreeReader};
-use crate::phys::{Kind, Meta};
+use crate::phys::{FrameLock, Kind, Meta};
 use crate::space::area::Area;
 use crate::sync::{Ordering, fence, spin_loop};
 
@@ -196,23 +196,40 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     /// Puts `new` in place of `old` entries from entry `at` on, in the node at the end of `path`, a
     /// `leaf` or not, which has room for them. The order of areas stays as it is.
     pub(super) fn swap(&self, path: &[Step], at: usize, leaf: bool, old: usize, new: &[Entry]) {
-        let Some(&Step { frame, .. }) = path.last() else { return };
-        let Some(node) = self.reader.node(frame) else { return };
+        if let Some(node) = path.last().and_then(|step| self.reader.node(step.frame)) {
+            self.swap_in(path, &node, at, leaf, old, new);
+        }
+    }
+
+    /// The same, where `node` is that node.
+    // `always`: it is most of what a small change does, for which a call is a tenth.
+    #[inline(always)]
+    pub(super) fn swap_in(
+        &self,
+        path: &[Step],
+        node: &Node<'_, H, CAP>,
+        at: usize,
+        leaf: bool,
+        old: usize,
+        new: &[Entry],
+    ) {
+        let frame = node.frame;
         // Only a summary needs to know gaps, and a root has none.
         let is_summed = path.len() > 1;
         let gap = |node: &Node<'_, H, CAP>, entries: usize| {
             node.largest_gap(at.saturating_sub(1), node.count.min(at + entries + 1), leaf)
         };
-        let was = if is_summed { gap(&node, old) } else { 0 };
-        self.write(frame, |page| {
-            if old != new.len() {
-                page.copy(frame, at + old..node.count, at + new.len());
-                page.set_count(node.count - old + new.len());
-            }
-            new.iter().enumerate().for_each(|(ahead, entry)| page.put(at + ahead, *entry));
-        });
+        let was = if is_summed { gap(node, old) } else { 0 };
+        let lock = self.reader.meta.lock(frame);
+        let Some(page) = self.page(lock.as_ref()) else { return };
+        if old != new.len() {
+            page.copy(frame, at + old..node.count, at + new.len());
+            page.set_count(node.count - old + new.len());
+        }
+        new.iter().enumerate().for_each(|(ahead, entry)| page.put(at + ahead, *entry));
+        drop(lock);
         if is_summed && let Some(node) = self.reader.node(frame) {
-            self.refresh(path, leaf, was, gap(&node, new.len()));
+            self.refresh(path, leaf, Some([was, gap(&node, new.len())]));
         }
     }
 
@@ -240,22 +257,28 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         });
     }
 
-    /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
-    /// as nodes can be written: a damaged tree cannot lead a write elsewhere.
+    /// Calls `write` with the right to write a node, under the frame's lock.
     #[inline]
     pub(super) fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
         let lock = self.reader.meta.lock(frame);
-        let Some(table) = lock.as_ref().and_then(|lock| lock.table()) else {
-            debug_assert!(false, "{frame:?} is no node");
-            return;
-        };
-        write(&Page { hw: self.reader.hw, table });
+        if let Some(page) = self.page(lock.as_ref()) {
+            write(&page);
+        }
+    }
+
+    /// The right to write the node that is locked. Only frames on record as nodes can be written: a
+    /// damaged tree cannot lead a write elsewhere.
+    #[inline(always)]
+    fn page<'l>(&'l self, lock: Option<&'l FrameLock<'_>>) -> Option<Page<'l, H, CAP>> {
+        let table = lock.and_then(|lock| lock.table());
+        debug_assert!(table.is_some(), "the frame is no node");
+        Some(Page { hw: self.reader.hw, table: table? })
     }
 
     /// Updates the summaries in the nodes above the last one of `path`, a `leaf` or not, as far as
-    /// they change. There a change of some gaps, the largest of which was `was`, has left gaps up
-    /// to `now`. So the node is read again only where its largest gap may have gone.
-    pub(super) fn refresh(&self, path: &[Step], mut leaf: bool, mut was: u64, mut now: u64) {
+    /// they change. `gaps` are the largest of some gaps before a change of these and after it, so
+    /// that the node is read again only where its largest gap may have gone; `None` after others.
+    pub(super) fn refresh(&self, path: &[Step], mut leaf: bool, mut gaps: Option<[u64; 2]>) {
         for pair in path.windows(2).rev() {
             let [parent, child] = [pair[0], pair[1]];
             let (Some(node), Some(above)) =
@@ -264,9 +287,9 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
                 return;
             };
             let known = above.entry(parent.at);
-            let summary = match known.0[3] {
-                gap if now >= gap => node.summary_with(now),
-                gap if was < gap => node.summary_with(gap),
+            let summary = match (gaps, known.0[3]) {
+                (Some([_, now]), gap) if now >= gap => node.summary_with(now),
+                (Some([was, _]), gap) if was < gap => node.summary_with(gap),
                 _ => node.summary(leaf),
             };
             if known == summary {
@@ -277,15 +300,10 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
                 let (from, to) = (parent.at.saturating_sub(1), above.count.min(parent.at + 2));
                 above.largest_gap(from, to, leaf)
             };
-            was = gap();
+            let was = gap();
             self.put_entry(parent.frame, parent.at, summary);
-            now = gap();
+            gaps = Some([was, gap()]);
         }
-    }
-
-    /// The same after other changes.
-    pub(super) fn refresh_all(&self, path: &[Step], leaf: bool) {
-        self.refresh(path, leaf, u64::MAX, 0);
     }
 
     /// Counts areas that were added (or, negative, removed).
