@@ -1,5 +1,5 @@
-//! Facts that a process states about itself (`prctl` and its kin). Relaxed: no other state depends on
-//! them.
+//! Facts that a process states about itself (`prctl` and its kin). Relaxed: no other state depends
+//! on them.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
