@@ -107,7 +107,13 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
 /// Unpacks the initramfs, mounts /proc and /sys, and opens the console three times.
 fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     let wake = thread.waker();
-    let who = Caller { pid: 1, tid: 1, now: tree::time(), wake: &wake };
+    let who = Caller {
+        pid: 1,
+        tid: 1,
+        may: &quire_linux::credentials::ROOT,
+        now: tree::time(),
+        wake: &wake,
+    };
     let mut length = 0;
     let unpacked = memory::with_archive(|bytes| {
         length = bytes.len();

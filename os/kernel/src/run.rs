@@ -20,7 +20,9 @@ use crate::calls::{self, signal};
 use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory::{self, Waits};
-use crate::task::{Resume, Stop, Thread, collapse, exit, oom, queue, reclaim, tree};
+use crate::task::{
+    MAJOR_FAULTS, Resume, Stop, Thread, collapse, exit, oom, queue, reclaim, timer, tree,
+};
 
 /// The reason a CPU lets go of a thread.
 enum Leave {
@@ -41,7 +43,8 @@ pub(crate) fn forever(_: CpuId) -> ! {
                 // An idle CPU must not keep a space alive that ended here.
                 memory::switch(None);
                 reclaim::background();
-                queue::idle(collapse::background());
+                let next = [collapse::background(), timer::strike(isa::now())];
+                queue::idle(next.into_iter().flatten().min());
                 disk::poll();
                 tree::poll_console();
             }
@@ -150,14 +153,19 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     let mut found = memory::fault(address, access);
+    let mut waited = false;
     while let Err(Halt::Need(Need::Read(reads))) = found
         && disk::swap::at_once(reads)
     {
+        waited = true;
         found = memory::fault(address, access);
     }
     let error = match found {
         Ok(ahead) => {
-            thread.faults += 1;
+            match waited {
+                true => count_major(thread),
+                false => thread.faults += 1,
+            }
             if let Some(reads) = ahead {
                 disk::start_ahead(reads);
             }
@@ -193,6 +201,12 @@ fn group_of(error: Error) -> Option<GroupId> {
     }
 }
 
+/// Counts a fault that needed a device.
+fn count_major(thread: &Thread) {
+    thread.process().major_faults.fetch_add(1, Ordering::Relaxed);
+    MAJOR_FAULTS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// A program that needs a page of the disk waits, and tries again.
 fn wait_for_page(
     thread: &mut Thread,
@@ -213,7 +227,10 @@ fn wait_for_page(
                 disk::swap::start_around(&memory, Vpn::new(address / memory::PAGE));
             }
             match started {
-                Ok(()) | Err(Errno::BLOCKED) => Ok(Some(Leave::Wait(None))),
+                Ok(()) | Err(Errno::BLOCKED) => {
+                    count_major(thread);
+                    Ok(Some(Leave::Wait(None)))
+                }
                 Err(Errno::ENOMEM) => Err(Error::NoMemory(Order::ZERO)),
                 Err(_) => Err(Error::Failed(reads.file(), reads.pages().start)),
             }
@@ -257,7 +274,9 @@ fn tick(thread: &Thread, began: u64) -> Option<Leave> {
     collapse::background();
     tree::poll_console();
     let now = isa::now();
-    let next = queue::strike(now);
+    let process = thread.process();
+    timer::check_ran(process, process.ran.load(Ordering::Relaxed) + (now - began));
+    let next = [queue::strike(now), timer::strike(now)].into_iter().flatten().min();
     let over = now >= began + queue::SLICE;
     let is_here = thread.task.cpus() >> isa::cpu().index() & 1 != 0;
     if over && queue::is_ready() || !is_here {

@@ -28,6 +28,8 @@ macro_rules! numbers {
 }
 
 numbers! {
+    /// Another object has its place now.
+    EIDRM
     /// The caller may not do it.
     EPERM
     /// There is no such file or directory.

@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod credentials;
 mod errno;
 pub mod exec;
 pub mod ext4;

@@ -143,7 +143,7 @@ fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Descr
     for _ in 0..=SCRIPTS_MAX {
         let spot = tree::with_calls(thread, |calls| calls.find(dir, &wanted.path))?;
         let node = spot.existing()?.clone();
-        check(&node)?;
+        check(thread, &node)?;
         let mut first = [0; SCRIPT_BYTES];
         let count = tree::with_calls(thread, |calls| node.read_at(calls.who, 0, &mut first))?;
         let Some(script) = exec::script(&first[..count]) else {
@@ -167,16 +167,16 @@ fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Descr
 fn find_loader(thread: &Thread, path: &[u8]) -> Result<Image> {
     let spot = tree::with_calls(thread, |calls| calls.find(abi::AT_FDCWD, path))?;
     let node = spot.existing()?.clone();
-    check(&node)?;
+    check(thread, &node)?;
     let plan = plan(thread, &node, path)?;
     let file = Arc::new(Description::new(node, spot.place(), abi::O_PATH, None));
     Ok(Image { file, plan })
 }
 
-/// Whether a file is one that can be run at all.
-fn check(node: &Node) -> Result<()> {
+/// Whether the caller may run a file at all.
+fn check(thread: &Thread, node: &Node) -> Result<()> {
     node.length()?;
-    if node.meta().mode & 0o111 == 0 { Err(Errno::EACCES) } else { Ok(()) }
+    thread.process().may().check(&node.meta(), false, 1)
 }
 
 fn plan(thread: &Thread, node: &Node, path: &[u8]) -> Result<Plan> {
@@ -231,6 +231,8 @@ fn commit(thread: &mut Thread, ready: Ready, named: Vec<u8>) {
     let count = last.len().min(15);
     name[..count].copy_from_slice(&last[..count]);
     *thread.task.name.lock() = name;
+    process.timers.lock().made.clear();
+    process.set_may(ready.may);
     *process.program.lock() = ready.program;
     process.give_back();
 }

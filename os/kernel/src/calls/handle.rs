@@ -6,7 +6,8 @@ use linux_raw_sys::general as abi;
 use quire_linux::files::{Body, Description, Generated, PollEvents};
 use quire_linux::{Errno, Result, Wake};
 
-use super::memory::{self, Advised};
+use super::advice::{Advised, advise};
+use super::memory;
 use super::{shown, swap};
 use crate::memory::user;
 use crate::task::tree::{time, tree, with_calls};
@@ -108,6 +109,9 @@ pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
     };
     let advised = Advised::of(advice as u32).filter(may);
     let advised = advised.ok_or(Errno::EINVAL)?;
+    if !is_own && !thread.process().may().may_trace(&process.may()) {
+        return Err(Errno::EPERM.into());
+    }
     let target = process.memory().ok_or(Errno::ESRCH)?;
     let mut done = 0;
     for at in 0..count {
@@ -117,7 +121,7 @@ pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
             Ok(span) if matches!(advised, Advised::Collapse) => {
                 shown::collapse(thread, &target, span).map(drop)
             }
-            Ok(span) => memory::advise(&target, span, advised).map_err(Stop::from),
+            Ok(span) => advise(&target, span, advised).map_err(Stop::from),
             Err(error) => Err(error.into()),
         };
         match advise {

@@ -6,10 +6,11 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
+use linux_raw_sys::general as abi;
 use quire::space::{AreaFlags, At, Backing, FileId, Request};
 use quire::units::{PageSpan, Prot, Vpn};
+use quire_linux::credentials::Credentials;
 use quire_linux::exec::{self, Plan, Segment, Space};
 use quire_linux::files::{Caller, Description};
 use quire_linux::{Errno, Result};
@@ -41,6 +42,8 @@ pub(super) struct Ready {
     pub(super) memory: Arc<Memory>,
     pub(super) context: Box<Context>,
     pub(super) program: Program,
+    /// The rights of the process from then on.
+    pub(super) may: Arc<Credentials>,
 }
 
 /// Makes the memory of a program, and of the loader that runs first if it wants one.
@@ -59,6 +62,7 @@ pub(super) fn prepare(
     if let Some(loader) = &mut loader {
         loader.place(base)?;
     }
+    let may = Arc::new(thread.process().may().of_program(&program.file.node().meta()));
     let images = || [Some(&program), loader.as_ref()].into_iter().flatten();
     tree::with_calls(thread, |calls| want(calls.who, images()))?;
     let memory = Memory::new()?;
@@ -70,12 +74,13 @@ pub(super) fn prepare(
     let filled = tree::with_calls(thread, |calls| {
         images().try_for_each(|image| image.load(calls.who, &memory))
     });
-    let stack_limit = thread.process().stack_limit.load(Ordering::Relaxed);
-    let filled = filled.and_then(|()| fill(&memory, &program.plan, base, wanted, stack_limit));
+    let stack_limit = thread.process().limits.soft(abi::RLIMIT_STACK);
+    let filled =
+        filled.and_then(|()| fill(&memory, &program.plan, base, wanted, (stack_limit, &may)));
     memory::switch(before.as_ref());
     let (sp, known) = filled?;
     let entry = loader.as_ref().map_or(program.plan.entry, |loader| loader.plan.entry);
-    Ok(Ready { memory, context: Box::new(Context::start(entry, sp)), program: known })
+    Ok(Ready { memory, context: Box::new(Context::start(entry, sp)), program: known, may })
 }
 
 /// Brings the bytes of all segments into memory.
@@ -125,7 +130,7 @@ fn fill(
     plan: &Plan,
     base: u64,
     wanted: &Wanted,
-    stack_limit: u64,
+    (stack_limit, may): (u64, &Credentials),
 ) -> Result<(u64, Program)> {
     trampoline(memory)?;
     memory.space().set_stack_pages(stack_limit / PAGE);
@@ -139,13 +144,13 @@ fn fill(
         page_bytes: PAGE,
         base,
         entry: plan.entry,
-        uid: (0, 0),
-        gid: (0, 0),
+        uid: (may.users.real, may.users.effective),
+        gid: (may.groups.real, may.groups.effective),
         platform: isa::MACHINE,
         hwcap: isa::features().0,
         hwcap2: isa::features().1,
         random,
-        is_secure: false,
+        is_secure: may.users.real != may.users.effective || may.groups.real != may.groups.effective,
         signal_stack_bytes: isa::SIGNAL_STACK_BYTES,
     };
     let room = stack_limit.min(STACK_MOST);

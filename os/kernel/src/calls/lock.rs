@@ -2,20 +2,28 @@
 //! changed (`mseal`).
 
 use linux_raw_sys::general as abi;
+use quire::space::AreaFlags;
 use quire::units::{PageSpan, Vpn};
 use quire_linux::{Errno, Result};
 
 use super::memory::{is_aligned, own, span};
 use super::swap;
 use crate::isa;
-use crate::memory::{PAGE, errno, mm};
-use crate::task::{Answer, Thread};
+use crate::memory::{Memory, PAGE, errno, mm};
+use crate::task::{Answer, Stop, Thread};
 
 pub(super) fn mlock(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let memory = own()?;
     let span = lock_span(address, bytes)?;
+    check_lock(thread, &memory, span)?;
     if !span.is_empty() {
-        swap::with_pages(thread, || mm().mlock(memory.space(), span))?;
+        swap::with_pages(thread, || mm().mlock(memory.space(), span)).map_err(
+            |stop| match stop {
+                // Pages that may not be touched cannot be locked.
+                Stop::Fail(Errno::EFAULT) => Stop::Fail(Errno::ENOMEM),
+                other => other,
+            },
+        )?;
     }
     Ok(0)
 }
@@ -26,6 +34,7 @@ pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
         0 => mlock(thread, args),
         abi::MLOCK_ONFAULT => {
             let (memory, span) = (own()?, lock_span(address, bytes)?);
+            check_lock(thread, &memory, span)?;
             if !span.is_empty() {
                 mm().spaces().mlock_on_fault(memory.space(), span).map_err(errno)?;
             }
@@ -44,24 +53,64 @@ pub(super) fn munlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answe
     Ok(0)
 }
 
-/// The pages of a range that need not begin at a page.
+/// Whether a process may lock `more` pages beyond those that it has locked (`RLIMIT_MEMLOCK`).
+///
+/// # Errors
+/// `EPERM` when it may lock none, `short` when these are too many.
+pub(super) fn may_lock(thread: &Thread, memory: &Memory, more: u64, short: Errno) -> Result<()> {
+    let limit = thread.process().limits.soft(abi::RLIMIT_MEMLOCK);
+    if limit == u64::MAX || thread.process().may().can(abi::CAP_IPC_LOCK) {
+        return Ok(());
+    }
+    if limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    let locked = locked(memory, ALL);
+    if locked.saturating_add(more) > limit / PAGE { Err(short) } else { Ok(()) }
+}
+
+/// The pages of `span` that are locked.
+fn locked(memory: &Memory, span: PageSpan) -> u64 {
+    let areas = mm().spaces().areas(memory.space(), span);
+    let parts = areas.filter(|area| area.flags.contains(AreaFlags::LOCKED));
+    parts.map(|area| area.span.intersect(span).count()).sum()
+}
+
+/// Whether a process may lock `span`, of which a part may be locked.
+///
+/// # Errors
+/// As for [`may_lock`], with `ENOMEM`.
+fn check_lock(thread: &Thread, memory: &Memory, span: PageSpan) -> Result<()> {
+    let more = span.count() - locked(memory, span);
+    may_lock(thread, memory, more, Errno::ENOMEM)
+}
+
+/// All that a program may map.
+const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(isa::USER_END / PAGE) };
+
+/// The pages of a range that need not begin at a page. As on Linux, a length that wraps round when
+/// it is rounded up is none.
 fn lock_span(address: usize, bytes: usize) -> Result<PageSpan> {
-    let start = address & !(PAGE as usize - 1);
-    let bytes = bytes.checked_add(address - start).ok_or(Errno::EINVAL)?;
+    let (start, mask) = (address & !(PAGE as usize - 1), PAGE as usize - 1);
+    let bytes = bytes.wrapping_add(address - start).wrapping_add(mask) & !mask;
+    start.checked_add(bytes).ok_or(Errno::EINVAL)?;
     span(start, bytes).ok_or(Errno::ENOMEM)
 }
 
-pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
+pub(super) fn mlockall(thread: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
     let known = abi::MCL_CURRENT | abi::MCL_FUTURE | abi::MCL_ONFAULT;
     if flags == 0 || flags & !(known as usize) != 0 || flags == abi::MCL_ONFAULT as usize {
         return Err(Errno::EINVAL.into());
     }
     let memory = own()?;
+    let is_current = flags & abi::MCL_CURRENT as usize != 0;
+    let mapped: u64 = mm().spaces().areas(memory.space(), ALL).map(|area| area.span.count()).sum();
+    let more = if is_current { mapped - locked(&memory, ALL) } else { 0 };
+    may_lock(thread, &memory, more, Errno::ENOMEM)?;
     memory.set_locks_future(flags & abi::MCL_FUTURE as usize != 0);
-    if flags & abi::MCL_CURRENT as usize != 0 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
+    if is_current {
         let on_fault = flags & abi::MCL_ONFAULT as usize != 0;
-        for area in mm().spaces().areas(memory.space(), all) {
+        for area in mm().spaces().areas(memory.space(), ALL) {
             // Later faults report a shortage of memory.
             match on_fault {
                 true => drop(mm().spaces().mlock_on_fault(memory.space(), area.span)),
@@ -75,8 +124,7 @@ pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
 pub(super) fn munlockall(_: &mut Thread, _: [usize; 6]) -> Answer {
     let memory = own()?;
     memory.set_locks_future(false);
-    let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-    for area in mm().spaces().areas(memory.space(), all) {
+    for area in mm().spaces().areas(memory.space(), ALL) {
         mm().spaces().munlock(memory.space(), area.span).map_err(errno)?;
     }
     Ok(0)

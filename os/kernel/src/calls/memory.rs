@@ -3,17 +3,19 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
+use quire::cache::FilePages;
+use quire::space::{AreaFlags, At, Backing, OptOut, Request};
 use quire::table::Sight;
 use quire::units::{Access, PageSpan, Prot, Vpn};
 use quire::{Error, Move};
 use quire_linux::{Errno, Result};
 
+use super::limit::{check_data, check_limit, is_data};
 use super::map_file::{self, Shown};
-use super::{guard, shown, swap};
+use super::{guard, lock};
 use crate::isa;
 use crate::memory::{Memory, Own, PAGE, errno, mm, user};
-use crate::task::{Answer, Resume, Stop, Thread};
+use crate::task::{Answer, Thread};
 
 /// The memory of the thread that calls.
 #[inline]
@@ -63,7 +65,19 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         0 => map_file::open(thread, fd, flags, request.prot)?,
         _ => Shown::Zeroes,
     };
+    if request.flags.contains(AreaFlags::LOCKED) {
+        lock::may_lock(thread, &memory, request.pages, Errno::EAGAIN)?;
+    }
+    if flags as u32 & abi::MAP_TYPE == abi::MAP_SHARED_VALIDATE
+        && matches!(file, Shown::File(_))
+        && flags as u32 & !VALID != 0
+    {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     check_limit(thread, &memory, request.pages)?;
+    if is_data(request.prot, request.flags) {
+        check_data(thread, &memory, request.pages)?;
+    }
     let placed = match file {
         Shown::Zeroes => map_anon(&memory, &request)?,
         Shown::Memory => map_file::map_device(&memory, &request, offset as u64)?,
@@ -87,6 +101,9 @@ fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
     }
     memory.map_shared(request)
 }
+
+/// Flags of `mmap` that files know: all those of old, and the bits of the size of large pages.
+const VALID: u32 = 0x17_ffff | 0x3f << 26;
 
 /// Flags that cannot go with `MAP_DROPPABLE`.
 const STAYS: u32 = abi::MAP_LOCKED | abi::MAP_GROWSDOWN;
@@ -121,8 +138,12 @@ impl MapRequest {
         };
         let pages = (bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)? / PAGE;
         let fixed = has(abi::MAP_FIXED) || has(abi::MAP_FIXED_NOREPLACE);
-        if fixed && !is_aligned(address) || has(abi::MAP_HUGETLB) {
+        if fixed && !is_aligned(address) || shared && has(abi::MAP_GROWSDOWN) {
             return Err(Errno::EINVAL);
+        }
+        // There is no pool of such pages.
+        if has(abi::MAP_HUGETLB) {
+            return Err(Errno::ENOMEM);
         }
         if pages * PAGE > isa::USER_END || fixed && span(address, bytes).is_none() {
             return Err(Errno::ENOMEM);
@@ -148,26 +169,13 @@ impl MapRequest {
         Ok(Request {
             pages,
             at,
-            prot: rights(prot)?,
+            // Unknown bits say nothing here.
+            prot: Prot::from_bits_truncate(prot as u8 & 7),
             max_prot: Prot::all(),
             flags: area,
             backing: Backing::Anon,
         })
     }
-}
-
-/// Refuses `pages` more than the process may map (`RLIMIT_AS`).
-///
-/// # Errors
-/// `ENOMEM`.
-fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
-    let limit = thread.process().space_limit.load(Ordering::Relaxed);
-    if limit == u64::MAX {
-        return Ok(());
-    }
-    let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-    let mapped: u64 = mm().spaces().areas(memory.space(), all).map(|area| area.span.count()).sum();
-    if mapped.saturating_add(pages) > limit / PAGE { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 pub(super) fn munmap(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
@@ -221,8 +229,7 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let old = span(old, old_bytes).ok_or(Errno::EINVAL)?;
     let pages = (new_bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::EINVAL)? / PAGE;
     if old.is_empty() {
-        // Linux maps shared memory a second time here; no program has needed that so far.
-        return Err(Errno::EINVAL.into());
+        return map_again(thread, old.start, pages, flags, Vpn::new(new as u64 / PAGE));
     }
     if pages > isa::USER_END / PAGE {
         return Err(Errno::ENOMEM.into());
@@ -251,6 +258,33 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     Ok((moved.start.get() * PAGE) as usize)
 }
 
+/// Shows shared memory a second time: `mremap` of no bytes.
+fn map_again(thread: &Thread, page: Vpn, pages: u64, flags: u32, new: Vpn) -> Answer {
+    let memory = own()?;
+    let here = PageSpan::new(page, page.add(1));
+    let area = mm().spaces().areas(memory.space(), here).next().ok_or(Errno::EFAULT)?;
+    let is_plain = flags & abi::MREMAP_MAYMOVE != 0 && flags & abi::MREMAP_DONTUNMAP == 0;
+    if !area.flags.contains(AreaFlags::SHARED) || !is_plain {
+        return Err(Errno::EINVAL.into());
+    }
+    let Backing::File { id, page: offset } = area.backing_of(page) else {
+        return Err(Errno::EINVAL.into());
+    };
+    check_limit(thread, &memory, pages)?;
+    let keeper = memory.keeper(id.0).ok_or(Errno::EINVAL)?;
+    let request = Request {
+        pages,
+        at: if flags & abi::MREMAP_FIXED != 0 { At::Fixed(new) } else { At::Anywhere },
+        prot: area.prot,
+        max_prot: area.max_prot,
+        flags: area.flags,
+        backing: Backing::File { id, page: offset },
+    };
+    let placed = memory.show(id.0, keeper, &request)?;
+    memory.sweep_shared();
+    Ok((placed.start.get() * PAGE) as usize)
+}
+
 pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
     let memory = own()?;
     let mut heap = memory.heap.lock();
@@ -261,8 +295,18 @@ pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
     }
     let pages = |bytes: u64| Vpn::new(bytes.div_ceil(PAGE));
     let (old, new) = (pages(now), pages(wanted));
-    if old < new && check_limit(thread, &memory, new.offset_from(old)).is_err() {
-        return Ok(now as usize);
+    if old < new {
+        let more = new.offset_from(old);
+        let locks = memory.locks_future();
+        let checked = check_limit(thread, &memory, more)
+            .and_then(|()| check_data(thread, &memory, more))
+            .and_then(|()| match locks {
+                true => lock::may_lock(thread, &memory, more, Errno::EAGAIN),
+                false => Ok(()),
+            });
+        if checked.is_err() {
+            return Ok(now as usize);
+        }
     }
     let done = match old < new {
         true => {
@@ -276,171 +320,6 @@ pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
         heap.end = wanted;
     }
     Ok(heap.end as usize)
-}
-
-/// Does `action` for each area in `span`, with the part of it that lies there.
-///
-/// # Errors
-/// `ENOMEM` when there are holes, after the rest was done; before that the error of `action`.
-fn each_area(
-    memory: &Memory,
-    span: PageSpan,
-    mut action: impl FnMut(&Area, PageSpan) -> Result<()>,
-) -> Result<()> {
-    let mut next = span.start;
-    let mut holes = false;
-    for area in mm().spaces().areas(memory.space(), span) {
-        holes |= area.span.start > next;
-        action(&area, area.span.intersect(span))?;
-        next = area.span.end;
-    }
-    if holes || next < span.end { Err(Errno::ENOMEM) } else { Ok(()) }
-}
-
-pub(super) fn madvise(thread: &mut Thread, [address, bytes, advice, ..]: [usize; 6]) -> Answer {
-    let advice = Advised::of(advice as u32).ok_or(Errno::EINVAL)?;
-    if let Resume::Moved(result) = thread.resume {
-        return swap::written_again(thread, result);
-    }
-    let span = pages(address, bytes)?;
-    if span.is_empty() {
-        return Ok(0);
-    }
-    match advice {
-        Advised::Populate(prot) => populate(thread, &*own()?, span, prot),
-        Advised::Collapse => shown::collapse(thread, &*own()?, span),
-        Advised::PageOut => {
-            advise(&*own()?, span, advice)?;
-            swap::written(thread, 0)
-        }
-        _ => advise(&*own()?, span, advice).map(|()| 0).map_err(Into::into),
-    }
-}
-
-/// Makes pages guards, or takes them away (Linux 6.13; newer than the constants at hand).
-const MADV_GUARD_INSTALL: u32 = 102;
-const MADV_GUARD_REMOVE: u32 = 103;
-
-/// The kinds of advice.
-#[derive(Clone, Copy)]
-pub(super) enum Advised {
-    /// Advice that areas remember.
-    Flags(AreaFlags, AreaFlags),
-    Huge(Advice),
-    Discard,
-    /// May be lost when memory is short.
-    Free,
-    /// Not to be touched from now on, or again.
-    Guard(bool),
-    Populate(Prot),
-    Collapse,
-    /// To be a hole in its file.
-    Remove,
-    /// It will not be needed soon: clear its accessed bits.
-    Cold,
-    /// It will not be needed: to swap with it.
-    PageOut,
-    /// Accepted, and of no effect here.
-    Nothing,
-}
-
-impl Advised {
-    pub(super) fn of(advice: u32) -> Option<Self> {
-        let none = AreaFlags::empty();
-        let order = AreaFlags::SEQUENTIAL | AreaFlags::RANDOM;
-        Some(match advice {
-            abi::MADV_NORMAL => Self::Flags(none, order),
-            abi::MADV_RANDOM => Self::Flags(AreaFlags::RANDOM, AreaFlags::SEQUENTIAL),
-            abi::MADV_SEQUENTIAL => Self::Flags(AreaFlags::SEQUENTIAL, AreaFlags::RANDOM),
-            abi::MADV_WILLNEED => Self::Nothing,
-            abi::MADV_COLD => Self::Cold,
-            abi::MADV_PAGEOUT => Self::PageOut,
-            abi::MADV_MERGEABLE | abi::MADV_UNMERGEABLE => Self::Nothing,
-            abi::MADV_DONTNEED | abi::MADV_DONTNEED_LOCKED => Self::Discard,
-            abi::MADV_FREE => Self::Free,
-            abi::MADV_DONTFORK => Self::Flags(AreaFlags::DONTFORK, none),
-            abi::MADV_DOFORK => Self::Flags(none, AreaFlags::DONTFORK),
-            abi::MADV_WIPEONFORK => Self::Flags(AreaFlags::WIPEONFORK, none),
-            abi::MADV_KEEPONFORK => Self::Flags(none, AreaFlags::WIPEONFORK),
-            abi::MADV_DONTDUMP => Self::Flags(AreaFlags::DONTDUMP, none),
-            abi::MADV_DODUMP => Self::Flags(none, AreaFlags::DONTDUMP),
-            abi::MADV_HUGEPAGE => Self::Huge(Advice::Huge),
-            abi::MADV_NOHUGEPAGE => Self::Huge(Advice::NoHuge),
-            abi::MADV_POPULATE_READ => Self::Populate(Prot::READ),
-            abi::MADV_POPULATE_WRITE => Self::Populate(Prot::WRITE),
-            abi::MADV_COLLAPSE => Self::Collapse,
-            abi::MADV_REMOVE => Self::Remove,
-            MADV_GUARD_INSTALL => Self::Guard(true),
-            MADV_GUARD_REMOVE => Self::Guard(false),
-            _ => return None,
-        })
-    }
-}
-
-/// Carries the advice out.
-///
-/// # Errors
-/// The errors of `madvise`.
-pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Result<()> {
-    let space = memory.space();
-    let private =
-        |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
-    each_area(memory, span, |area, part| match advised {
-        Advised::Flags(_, clear) if !may_clear(area, clear) => Err(Errno::EINVAL),
-        Advised::Flags(set, clear) => {
-            mm().spaces().set_flags(space, part, set, clear).map_err(errno)
-        }
-        Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
-        Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
-        Advised::Discard => mm().discard(space, part).map_err(errno),
-        Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
-            Err(Errno::EINVAL)
-        }
-        Advised::Free => mm().spaces().free_lazily(space, part).map_err(errno),
-        Advised::Guard(true) => {
-            memory.set_has_guards();
-            mm().spaces().guard(space, part).map_err(errno)
-        }
-        Advised::Guard(false) => mm().spaces().unguard(space, part).map_err(errno),
-        Advised::Cold | Advised::PageOut if area.flags.contains(AreaFlags::LOCKED) => {
-            Err(Errno::EINVAL)
-        }
-        Advised::Cold => {
-            mm().spaces().clear_young(space, part);
-            Ok(())
-        }
-        Advised::PageOut => swap::page_out(memory, part),
-        Advised::Remove => shown::remove(area, part),
-        _ => Ok(()),
-    })
-}
-
-/// Whether advice may take these flags from an area: droppable memory stays out of children and
-/// dumps.
-fn may_clear(area: &Area, clear: AreaFlags) -> bool {
-    let kept = AreaFlags::WIPEONFORK | AreaFlags::DONTDUMP;
-    !area.flags.contains(AreaFlags::DROPPABLE) || !clear.intersects(kept)
-}
-
-/// Brings the missing pages of `span` in.
-fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Answer {
-    let mut waits = false;
-    let done = each_area(memory, span, |area, part| {
-        let allowed = area.prot.intersects(prot | Prot::WRITE) || prot == area.prot & prot;
-        if !allowed || !area.prot.contains(prot) {
-            return Err(Errno::EINVAL);
-        }
-        let access = if prot.contains(Prot::WRITE) { Access::Write } else { Access::Read };
-        let brought = swap::with_pages(thread, || memory.populate(part, access));
-        brought.map_err(|stop| {
-            waits = matches!(stop, Stop::Read);
-            if matches!(stop, Stop::Fail(Errno::EFAULT)) { Errno::EFAULT } else { Errno::ENOMEM }
-        })
-    });
-    match done {
-        Err(_) if waits => Err(Stop::Read),
-        done => Ok(done.map(|()| 0)?),
-    }
 }
 
 pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> Answer {
@@ -462,11 +341,48 @@ pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> 
                 present[from..from + seen.pages.count() as usize].fill(1);
             }
         });
+        add_cached(&memory, piece, &mut present);
         let place = out as u64 + at.offset_from(span.start);
         user::write_bytes(place, &present[..piece.count() as usize])?;
         at = piece.end;
     }
     Ok(0)
+}
+
+/// Marks the pages of `piece` that are in memory for another process: those of its file.
+fn add_cached(memory: &Memory, piece: PageSpan, present: &mut [u8]) {
+    for area in mm().spaces().areas(memory.space(), piece) {
+        let part = area.span.intersect(piece);
+        let Backing::File { id, page } = area.backing_of(part.start) else { continue };
+        let end = page + part.count();
+        let mut next = page;
+        while let Ok(Some(found)) = mm().files().next_cached(id, FilePages::new(next, end)) {
+            let from = part.start.offset_from(piece.start) as usize + (found.start - page) as usize;
+            let count = (found.end.min(end) - found.start) as usize;
+            present[from..from + count].fill(1);
+            next = found.end;
+            if next >= end {
+                break;
+            }
+        }
+    }
+}
+
+/// There are no protection keys: none can be had, and only "none" can be given.
+pub(super) fn pkey_alloc(_: &mut Thread, [flags, rights, ..]: [usize; 6]) -> Answer {
+    if flags != 0 || rights & !3 != 0 {
+        Err(Errno::EINVAL.into())
+    } else {
+        Err(Errno::ENOSPC.into())
+    }
+}
+
+pub(super) fn pkey_free(_: &mut Thread, _: [usize; 6]) -> Answer {
+    Err(Errno::EINVAL.into())
+}
+
+pub(super) fn pkey_mprotect(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    if args[3] as i32 == -1 { mprotect(thread, args) } else { Err(Errno::EINVAL.into()) }
 }
 
 pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> Answer {
@@ -476,10 +392,45 @@ pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> 
         return Err(Errno::EINVAL.into());
     }
     let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
-    match mm().spaces().first_hole(own()?.space(), span) {
-        Some(_) => Err(Errno::ENOMEM.into()),
-        None => Ok(0),
+    let memory = own()?;
+    if mm().spaces().first_hole(memory.space(), span).is_some() {
+        return Err(Errno::ENOMEM.into());
     }
+    let mut areas = mm().spaces().areas(memory.space(), span);
+    let is_locked = areas.any(|area| area.flags.contains(AreaFlags::LOCKED));
+    match flags & abi::MS_INVALIDATE as usize != 0 && is_locked {
+        true => Err(Errno::EBUSY.into()),
+        false => Ok(0),
+    }
+}
+
+/// Shows other pages of a shared file in a part of an area.
+pub(super) fn remap_file_pages(_: &mut Thread, args: [usize; 6]) -> Answer {
+    let [address, bytes, prot, page, flags, _] = args;
+    let address = address & !(PAGE as usize - 1);
+    let span = span(address, bytes & !(PAGE as usize - 1)).filter(|span| !span.is_empty());
+    let span = span.filter(|span| prot == 0 && page.checked_add(span.count() as usize).is_some());
+    let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
+    let area = mm().spaces().areas(memory.space(), span).next();
+    let area = area.filter(|area| area.flags.contains(AreaFlags::SHARED));
+    let area = area.filter(|area| area.span.start <= span.start && span.end <= area.span.end);
+    let area = area.ok_or(Errno::EINVAL)?;
+    let Backing::File { id, .. } = area.backing else { return Err(Errno::EINVAL.into()) };
+    let keeper = memory.keeper(id.0).ok_or(Errno::EINVAL)?;
+    let request = Request {
+        pages: span.count(),
+        at: At::Fixed(span.start),
+        prot: area.prot,
+        max_prot: area.max_prot,
+        flags: area.flags,
+        backing: Backing::File { id, page: page as u64 },
+    };
+    memory.show(id.0, keeper, &request)?;
+    if flags & abi::MAP_NONBLOCK as usize == 0 {
+        // As on Linux, a partial population is no error.
+        let _ = memory.populate(span, Access::Read);
+    }
+    Ok(0)
 }
 
 pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> Answer {

@@ -2,16 +2,14 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general as abi;
-use linux_raw_sys::prctl;
+use quire_linux::Errno;
 use quire_linux::signal::status::NS_PER_TICK;
-use quire_linux::{Errno, Result};
 
 use crate::disk::swap;
 use crate::isa;
 use crate::memory::{PAGE, mm, user};
 use crate::proc::{HOST_NAME, RELEASE, VERSION, total_bytes};
-use crate::task::{Answer, Process, Thread, find, processes, tree};
+use crate::task::{Answer, Thread, processes, tree};
 
 pub(super) fn uname(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     let mut bytes = [0_u8; 6 * 65];
@@ -63,75 +61,6 @@ pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     Ok(0)
 }
 
-pub(super) fn prlimit64(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    let [pid, what, new, old, ..] = args;
-    let process = match pid {
-        0 => thread.process().clone(),
-        _ => find(pid as u32).ok_or(Errno::ESRCH)?,
-    };
-    let before = limit(&process, what as u32)?;
-    if new != 0 {
-        let [soft, hard] = user::read::<[u64; 2]>(new as u64)?;
-        if soft > hard {
-            return Err(Errno::EINVAL.into());
-        }
-        set_limit(&process, what as u32, soft)?;
-    }
-    if old != 0 {
-        user::write(old as u64, &before)?;
-    }
-    Ok(0)
-}
-
-pub(super) fn getrlimit(thread: &mut Thread, [what, out, ..]: [usize; 6]) -> Answer {
-    prlimit64(thread, [0, what, 0, out, 0, 0])
-}
-
-pub(super) fn setrlimit(thread: &mut Thread, [what, new, ..]: [usize; 6]) -> Answer {
-    if new == 0 {
-        return Err(Errno::EFAULT.into());
-    }
-    prlimit64(thread, [0, what, new, 0, 0, 0])
-}
-
-/// A limit: its soft and its hard value.
-///
-/// # Errors
-/// `EINVAL` when there is none of that number.
-fn limit(process: &Process, what: u32) -> Result<[u64; 2]> {
-    const FREE: u64 = u64::MAX;
-    Ok(match what {
-        abi::RLIMIT_STACK => [process.stack_limit.load(Ordering::Relaxed), FREE],
-        abi::RLIMIT_AS => [process.space_limit.load(Ordering::Relaxed), FREE],
-        abi::RLIMIT_NOFILE => {
-            [process.files().limit().into(), quire_linux::files::LIMIT_MAX.into()]
-        }
-        abi::RLIMIT_CORE => [0, FREE],
-        abi::RLIMIT_NPROC => [u64::from(crate::task::IDS_MAX), u64::from(crate::task::IDS_MAX)],
-        what if what < abi::RLIM_NLIMITS => [FREE, FREE],
-        _ => return Err(Errno::EINVAL),
-    })
-}
-
-/// Sets a limit; limits that are not enforced are accepted when they only ask for less.
-fn set_limit(process: &Process, what: u32, value: u64) -> Result<()> {
-    match what {
-        abi::RLIMIT_STACK => {
-            process.stack_limit.store(value, Ordering::Relaxed);
-            if let Some(memory) = process.memory() {
-                memory.space().set_stack_pages(value / PAGE);
-            }
-        }
-        abi::RLIMIT_AS => process.space_limit.store(value, Ordering::Relaxed),
-        abi::RLIMIT_NOFILE => {
-            let value = u32::try_from(value).map_err(|_| Errno::EPERM)?;
-            process.files().set_limit(value)?;
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
 pub(super) fn getrusage(thread: &mut Thread, [who, out, ..]: [usize; 6]) -> Answer {
     let faults = thread.process().faults.load(Ordering::Relaxed) + thread.faults;
     let family = thread.process().family.lock();
@@ -140,6 +69,7 @@ pub(super) fn getrusage(thread: &mut Thread, [who, out, ..]: [usize; 6]) -> Answ
             let mut usage = family.usage;
             usage.user_ns = thread.process().ran.load(Ordering::Relaxed);
             usage.minor_faults = faults;
+            usage.major_faults = thread.process().major_faults.load(Ordering::Relaxed);
             usage
         }
         -1 => family.children_usage,
@@ -157,43 +87,6 @@ pub(super) fn times(thread: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
         user::write(out as u64, &[ran, 0, children, 0])?;
     }
     Ok((isa::now() / NS_PER_TICK) as usize)
-}
-
-/// An operation of `PR_SET_VMA` that Linux does not have: Linux's numbers are small.
-const SET_VMA_READ_ORDER: usize = 0x5152_4f00;
-
-pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    let [option, first, second, ..] = args;
-    match option as u32 {
-        prctl::PR_SET_NAME => {
-            let mut name = [0; 16];
-            for (at, place) in name.iter_mut().take(15).enumerate() {
-                *place = user::read::<u8>((first + at) as u64)?;
-                if *place == 0 {
-                    break;
-                }
-            }
-            *thread.task.name.lock() = name;
-            Ok(0)
-        }
-        prctl::PR_GET_NAME => {
-            let name = *thread.task.name.lock();
-            user::write_bytes(first as u64, &name)?;
-            Ok(0)
-        }
-        prctl::PR_SET_VMA if first == SET_VMA_READ_ORDER => {
-            super::shown::prefer(second, args[3], args[4])
-        }
-        prctl::PR_SET_THP_DISABLE => super::memory::thp_disable(true, first, second),
-        prctl::PR_GET_THP_DISABLE if args[1..5] != [0; 4] => Err(Errno::EINVAL.into()),
-        prctl::PR_GET_THP_DISABLE => super::memory::thp_disable(false, 0, 0),
-        prctl::PR_SET_MDWE if args[2..5] == [0; 3] => super::guard::set(first),
-        prctl::PR_GET_MDWE if args[1..5] == [0; 4] => super::guard::get(),
-        prctl::PR_GET_DUMPABLE => Ok(1),
-        // Accepted, and of no effect here.
-        prctl::PR_SET_DUMPABLE | prctl::PR_SET_PDEATHSIG | prctl::PR_SET_NO_NEW_PRIVS => Ok(0),
-        _ => Err(Errno::EINVAL.into()),
-    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -227,15 +120,8 @@ pub(super) fn flush_icache(_: &mut Thread, [_, _, flags, ..]: [usize; 6]) -> Ans
     Ok(0)
 }
 
-/// Everyone is root.
+/// A call that has nothing to do.
 pub(super) fn zero(_: &mut Thread, _: [usize; 6]) -> Answer {
-    Ok(0)
-}
-
-pub(super) fn getresid(_: &mut Thread, [real, effective, saved, ..]: [usize; 6]) -> Answer {
-    for address in [real, effective, saved] {
-        user::write(address as u64, &0_u32)?;
-    }
     Ok(0)
 }
 

@@ -4,11 +4,16 @@
 //! the reason it has none ([`Stop`]). **Never** waits: a call that must is left, and made again
 //! from the start. **Next room**: `run`.
 
+mod advice;
+mod attributes;
+mod epoll;
 mod exec;
 mod files;
 mod futex;
 mod guard;
 mod handle;
+mod identity;
+mod limit;
 mod load;
 mod lock;
 mod map_file;
@@ -20,12 +25,14 @@ mod other;
 mod pieces;
 mod poll;
 mod process;
+mod shm;
 mod shown;
 pub(crate) mod signal;
 mod splice;
 mod swap;
 mod table;
 mod time;
+mod timer;
 mod watch;
 
 pub(crate) use exec::first;

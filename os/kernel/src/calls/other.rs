@@ -19,8 +19,8 @@ const PIECES_MAX: usize = 1024;
 /// Bytes that are moved at a time.
 const STEP: usize = 1024;
 
-pub(super) fn process_vm_readv(_: &mut Thread, args: [usize; 6]) -> Answer {
-    both_sides(args, |memory, at, most, own| {
+pub(super) fn process_vm_readv(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    both_sides(thread, args, |memory, at, most, own| {
         let mut bytes = [0; STEP];
         let count = own.room(most.min(STEP));
         let got = memory.reach(at, &mut bytes[..count], Reach::Read);
@@ -28,8 +28,8 @@ pub(super) fn process_vm_readv(_: &mut Thread, args: [usize; 6]) -> Answer {
     })
 }
 
-pub(super) fn process_vm_writev(_: &mut Thread, args: [usize; 6]) -> Answer {
-    both_sides(args, |memory, at, most, own| {
+pub(super) fn process_vm_writev(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    both_sides(thread, args, |memory, at, most, own| {
         let mut bytes = [0; STEP];
         let count = own.room(most.min(STEP));
         let count = own.take(&mut bytes[..count])?;
@@ -40,6 +40,7 @@ pub(super) fn process_vm_writev(_: &mut Thread, args: [usize; 6]) -> Answer {
 /// Goes over the pieces of both sides. `step` moves bytes for an address of the other side, as many
 /// as it can at once but no more than the given number, and returns how many.
 fn both_sides(
+    thread: &Thread,
     [pid, own, own_count, others, other_count, flags]: [usize; 6],
     step: impl Fn(&Memory, u64, usize, &mut Pieces) -> Result<usize>,
 ) -> Answer {
@@ -51,7 +52,11 @@ fn both_sides(
     if own.left() == 0 || wanted == 0 {
         return Ok(0);
     }
-    let memory = find(pid as u32).and_then(|process| process.memory()).ok_or(Errno::ESRCH)?;
+    let process = find(pid as u32).ok_or(Errno::ESRCH)?;
+    let memory = process.memory().ok_or(Errno::ESRCH)?;
+    if !thread.process().may().may_trace(&process.may()) {
+        return Err(Errno::EPERM.into());
+    }
     match move_all(&memory, others, other_count, &mut own, step) {
         (0, Some(error)) => Err(error.into()),
         (done, _) => Ok(done),

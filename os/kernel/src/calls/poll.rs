@@ -32,7 +32,7 @@ struct PollFd {
 const SET_BYTES: usize = 8;
 
 /// A deadline: the first pass reads it, the later ones have it.
-struct Wait {
+pub(super) struct Wait {
     /// Nanoseconds since boot; `None`: for ever.
     hour: Option<u64>,
     /// Whether it is over. Decided before the look: an event that comes later belongs to the next
@@ -43,7 +43,7 @@ struct Wait {
 impl Wait {
     /// Begins, or goes on. `timeout` gives the duration in nanoseconds, `mask` the signals that are
     /// blocked meanwhile; both are called in the first pass only.
-    fn begin(
+    pub(super) fn begin(
         thread: &mut Thread,
         timeout: impl FnOnce() -> Result<Option<u64>>,
         mask: impl FnOnce() -> Result<Option<Set>>,
@@ -62,13 +62,18 @@ impl Wait {
         Ok(Self { hour, is_over: hour.is_some_and(|hour| now >= hour) })
     }
 
+    /// Whether the time is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Nanoseconds that are left; `None`: for ever.
     fn left(&self) -> Option<u64> {
         self.hour.map(|hour| hour.saturating_sub(isa::now()))
     }
 
     /// Parks the thread until it is woken or the time is over.
-    fn park(&self, thread: &mut Thread) -> Answer {
+    pub(super) fn park(&self, thread: &mut Thread) -> Answer {
         thread.resume = Resume::Until(self.hour);
         Err(Stop::Wait(self.hour))
     }
@@ -89,7 +94,7 @@ fn look(calls: &Calls<'_>, file: &Description, may_wait: bool) -> Result<PollEve
 }
 
 /// How long a `timespec` says; an address of 0: for ever.
-fn how_long(address: usize) -> Result<Option<u64>> {
+pub(super) fn how_long(address: usize) -> Result<Option<u64>> {
     if address == 0 { Ok(None) } else { timespec(address as u64).map(Some) }
 }
 
@@ -101,7 +106,7 @@ fn tell_left(wait: &Wait, address: usize) {
 }
 
 /// The signals to be blocked meanwhile; an address of 0: as they are.
-fn mask_at(address: usize, bytes: usize) -> Result<Option<Set>> {
+pub(super) fn mask_at(address: usize, bytes: usize) -> Result<Option<Set>> {
     match (address, bytes) {
         (0, _) => Ok(None),
         (_, SET_BYTES) => Ok(Some(Set(user::read(address as u64)?))),

@@ -314,18 +314,31 @@ pub(super) fn kill(thread: &mut Thread, [pid, number, ..]: [usize; 6]) -> Answer
     match pid as i32 {
         pid if pid > 0 => {
             let process = find(pid as u32).ok_or(Errno::ESRCH)?;
+            check(thread, &process, info)?;
             if let Some(info) = info {
                 send::to_process(&process, info)?;
             }
         }
         0 => {
             let group = thread.process().ids.lock().group;
-            send::to_group(group, info)?;
+            send::to_group(Some(thread.process()), group, info)?;
         }
         -1 => send::to_all(thread.process(), info)?,
-        group => send::to_group(group.unsigned_abs(), info)?,
+        group => send::to_group(Some(thread.process()), group.unsigned_abs(), info)?,
     }
     Ok(0)
+}
+
+/// Whether the caller may send this signal to a process.
+///
+/// # Errors
+/// `EPERM`.
+fn check(thread: &Thread, to: &Process, info: Option<Info>) -> Result<()> {
+    let own = thread.process();
+    let goes_on = info.is_some_and(|info| info.signal == Signal::CONT)
+        && own.ids.lock().session == to.ids.lock().session;
+    let may = own.pid == to.pid || goes_on || own.may().may_signal(&to.may());
+    if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// The signal that `kill` sends; none for signal 0, which only asks whether the process exists.
@@ -334,7 +347,8 @@ fn sent(thread: &Thread, number: usize) -> Result<Option<Info>> {
         0 => Ok(None),
         _ => {
             let signal = Signal::new(number as u64)?;
-            Ok(Some(Info::kill(signal, thread.process().pid as i32, 0)))
+            let uid = thread.process().may().users.real;
+            Ok(Some(Info::kill(signal, thread.process().pid as i32, uid)))
         }
     }
 }
@@ -359,6 +373,7 @@ fn to_thread(thread: &Thread, pid: Option<usize>, tid: usize, number: usize) -> 
     if pid.is_some_and(|pid| pid != task.process.pid as usize) {
         return Err(Errno::ESRCH.into());
     }
+    check(thread, &task.process, info)?;
     if let Some(info) = info {
         send::to_task(&task, info)?;
     }
@@ -371,6 +386,7 @@ pub(super) fn rt_sigqueueinfo(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let own = pid == thread.process().pid as usize;
     let info = Info::decode(signal, &user::read::<[u8; INFO_BYTES]>(info as u64)?, own)?;
     let process = find(pid as u32).ok_or(Errno::ESRCH)?;
+    check(thread, &process, Some(info))?;
     send::to_process(&process, info)?;
     Ok(0)
 }

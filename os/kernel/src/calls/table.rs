@@ -6,8 +6,8 @@ use linux_raw_sys::general as abi;
 use quire_linux::Errno;
 
 use super::{
-    exec, files, futex, handle, lock, memory, misc, names, node, other, poll, process, signal,
-    splice, swap, time, watch,
+    advice, attributes, epoll, exec, files, futex, handle, identity, limit, lock, memory, misc,
+    names, node, other, poll, process, shm, signal, splice, swap, time, timer, watch,
 };
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
@@ -100,7 +100,7 @@ table! {
     __NR_mprotect => memory::mprotect,
     __NR_mremap => memory::mremap,
     __NR_brk => memory::brk,
-    __NR_madvise => memory::madvise,
+    __NR_madvise => advice::madvise,
     __NR_mincore => memory::mincore,
     __NR_mlock => lock::mlock,
     __NR_mlock2 => lock::mlock2,
@@ -109,8 +109,17 @@ table! {
     __NR_munlockall => lock::munlockall,
     __NR_mseal => lock::mseal,
     __NR_mbind => node::mbind,
+    __NR_set_mempolicy => node::set_mempolicy,
+    __NR_get_mempolicy => node::get_mempolicy,
+    __NR_migrate_pages => node::migrate_pages,
+    __NR_move_pages => node::move_pages,
+    __NR_remap_file_pages => memory::remap_file_pages,
     __NR_msync => memory::msync,
     __NR_membarrier => memory::membarrier,
+    __NR_shmget => shm::shmget,
+    __NR_shmat => shm::shmat,
+    __NR_shmdt => shm::shmdt,
+    __NR_shmctl => shm::shmctl,
     __NR_swapon => swap::swapon,
     __NR_swapoff => swap::swapoff,
     __NR_clone => process::clone,
@@ -154,30 +163,61 @@ table! {
     __NR_clock_nanosleep => time::clock_nanosleep,
     __NR_nanosleep => time::nanosleep,
     __NR_gettimeofday => time::gettimeofday,
+    __NR_setitimer => timer::setitimer,
+    __NR_getitimer => timer::getitimer,
+    __NR_timer_create => timer::timer_create,
+    __NR_timer_settime => timer::timer_settime,
+    __NR_timer_gettime => timer::timer_gettime,
+    __NR_timer_getoverrun => timer::timer_getoverrun,
+    __NR_timer_delete => timer::timer_delete,
+    __NR_timerfd_create => timer::timerfd_create,
+    __NR_timerfd_settime => timer::timerfd_settime,
+    __NR_timerfd_gettime => timer::timerfd_gettime,
+    __NR_eventfd2 => epoll::eventfd2,
+    __NR_epoll_create1 => epoll::epoll_create1,
+    __NR_epoll_ctl => epoll::epoll_ctl,
+    __NR_epoll_pwait => epoll::epoll_pwait,
+    __NR_epoll_pwait2 => epoll::epoll_pwait2,
+    __NR_signalfd4 => epoll::signalfd4,
+    __NR_personality => attributes::personality,
+    __NR_getpriority => attributes::getpriority,
+    __NR_setpriority => attributes::setpriority,
+    __NR_sched_getscheduler => attributes::sched_getscheduler,
+    __NR_sched_setscheduler => attributes::sched_setscheduler,
+    __NR_sched_getparam => attributes::sched_getparam,
+    __NR_sched_get_priority_max => attributes::sched_priority_max,
+    __NR_sched_get_priority_min => attributes::sched_priority_min,
+    __NR_pkey_alloc => memory::pkey_alloc,
+    __NR_pkey_free => memory::pkey_free,
+    __NR_pkey_mprotect => memory::pkey_mprotect,
     __NR_uname => misc::uname,
     __NR_getrandom => misc::getrandom,
     __NR_sysinfo => misc::sysinfo,
-    __NR_getrlimit => misc::getrlimit,
-    __NR_setrlimit => misc::setrlimit,
-    __NR_prlimit64 => misc::prlimit64,
+    __NR_getrlimit => limit::getrlimit,
+    __NR_setrlimit => limit::setrlimit,
+    __NR_prlimit64 => limit::prlimit64,
     __NR_getrusage => misc::getrusage,
     __NR_times => misc::times,
-    __NR_prctl => misc::prctl,
+    __NR_prctl => attributes::prctl,
     __NR_reboot => misc::reboot,
-    __NR_getuid => misc::zero,
-    __NR_geteuid => misc::zero,
-    __NR_getgid => misc::zero,
-    __NR_getegid => misc::zero,
-    __NR_getgroups => misc::zero,
-    __NR_setuid => misc::zero,
-    __NR_setgid => misc::zero,
-    __NR_setgroups => misc::zero,
-    __NR_setresuid => misc::zero,
-    __NR_setresgid => misc::zero,
-    __NR_setreuid => misc::zero,
-    __NR_setregid => misc::zero,
-    __NR_getresuid => misc::getresid,
-    __NR_getresgid => misc::getresid,
+    __NR_getuid => identity::getuid,
+    __NR_geteuid => identity::geteuid,
+    __NR_getgid => identity::getgid,
+    __NR_getegid => identity::getegid,
+    __NR_getgroups => identity::getgroups,
+    __NR_setuid => identity::setuid,
+    __NR_setgid => identity::setgid,
+    __NR_setgroups => identity::setgroups,
+    __NR_setresuid => identity::setresuid,
+    __NR_setresgid => identity::setresgid,
+    __NR_setreuid => identity::setreuid,
+    __NR_setregid => identity::setregid,
+    __NR_getresuid => identity::getresuid,
+    __NR_getresgid => identity::getresgid,
+    __NR_setfsuid => identity::setfsuid,
+    __NR_setfsgid => identity::setfsgid,
+    __NR_capget => identity::capget,
+    __NR_capset => identity::capset,
     __NR_set_robust_list => misc::zero,
     __NR_getxattr => misc::no_attributes,
     __NR_lgetxattr => misc::no_attributes,
@@ -223,6 +263,11 @@ table! {
     __NR_getpgrp => process::getpgrp,
     __NR_pause => signal::pause,
     __NR_time => time::time,
+    __NR_alarm => timer::alarm,
+    __NR_eventfd => epoll::eventfd,
+    __NR_epoll_create => epoll::epoll_create,
+    __NR_epoll_wait => epoll::epoll_wait,
+    __NR_signalfd => epoll::signalfd,
     __NR_arch_prctl => misc::arch_prctl,;
     riscv64:
     __NR_riscv_flush_icache => misc::flush_icache,
@@ -256,7 +301,10 @@ pub(super) fn is_restarted(call: &Call, resume: &Resume) -> bool {
         return false;
     }
     #[cfg(target_arch = "x86_64")]
-    if matches!(call.number as u32, abi::__NR_pause | abi::__NR_poll | abi::__NR_select) {
+    if matches!(
+        call.number as u32,
+        abi::__NR_pause | abi::__NR_poll | abi::__NR_select | abi::__NR_epoll_wait
+    ) {
         return false;
     }
     !matches!(
@@ -265,6 +313,8 @@ pub(super) fn is_restarted(call: &Call, resume: &Resume) -> bool {
             | abi::__NR_rt_sigtimedwait
             | abi::__NR_ppoll
             | abi::__NR_pselect6
+            | abi::__NR_epoll_pwait
+            | abi::__NR_epoll_pwait2
             | abi::__NR_nanosleep
             | abi::__NR_clock_nanosleep
     )

@@ -7,7 +7,7 @@ use crate::isa;
 use crate::memory::user;
 use crate::task::{Answer, Resume, Stop, Thread};
 
-const SECOND: u64 = 1_000_000_000;
+pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// A `timespec` of a program as nanoseconds.
 ///

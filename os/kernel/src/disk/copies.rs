@@ -69,7 +69,13 @@ pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result
         }
         Err(Stop::Need(Need::Wait(_))) => Err(Errno::BLOCKED),
         Err(Stop::Need(Need::Read(reads))) => {
-            let who = Caller { pid: 0, tid: 0, now: Time::default(), wake };
+            let who = Caller {
+                pid: 0,
+                tid: 0,
+                may: &quire_linux::credentials::ROOT,
+                now: Time::default(),
+                wake,
+            };
             match start(&who, reads) {
                 Ok(()) | Err(Errno::BLOCKED) => Err(Errno::BLOCKED),
                 Err(Errno::ENOMEM) => Err(Errno::ENOMEM),

@@ -168,7 +168,13 @@ pub(super) fn without_wake<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
         fn wake(&self) {}
     }
     let wake: Arc<dyn Wake> = Arc::new(NoWake);
-    act(&Caller { pid: 0, tid: 0, now: Time::default(), wake: &wake })
+    act(&Caller {
+        pid: 0,
+        tid: 0,
+        may: &quire_linux::credentials::ROOT,
+        now: Time::default(),
+        wake: &wake,
+    })
 }
 
 impl Cached {

@@ -39,7 +39,7 @@ use heap::{ease, shrink};
 pub(crate) use limits::{Limits, lend, relieve, set_limits};
 #[cfg(feature = "checks")]
 pub(crate) use shared::spaces;
-pub(crate) use shared::{Everyone, is_there};
+pub(crate) use shared::{Everyone, Keeper, attachments, is_there, new_segment};
 pub(crate) use space::{
     Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,
 };

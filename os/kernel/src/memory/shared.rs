@@ -19,7 +19,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use super::files::MemoryFile;
 use super::space::ALL;
-use super::{Memory, errno, mm};
+use super::{Memory, PAGE, errno, mm};
 use crate::isa::Format;
 
 /// A reference to the file: an open description, or an object of the kernel's own.
@@ -140,6 +140,26 @@ impl Memory {
         let all = self.shared.all.lock();
         all.iter().find(|shown| shown.id == id).map(|shown| shown.keeper.clone())
     }
+}
+
+/// Memory of `bytes` bytes to be shown by any space: the number of its pages, and what keeps them.
+///
+/// # Errors
+/// `ENOMEM`, also when there are too many such memories.
+pub(crate) fn new_segment(bytes: u64) -> Result<(u32, Keeper)> {
+    let file = MemoryFile::shared(bytes.div_ceil(PAGE));
+    let id = file.object().map_err(|_| Errno::ENOMEM)?;
+    Ok((id, file))
+}
+
+/// How many areas of all spaces show the file `id`.
+pub(crate) fn attachments(id: u32) -> u64 {
+    let mut count = 0;
+    Showing { id, is_shown: true }.each(&mut |memory| {
+        let areas = mm().spaces().areas(memory.space(), ALL);
+        count += areas.filter(|area| file_of(area) == Some(id)).count() as u64;
+    });
+    count
 }
 
 /// All spaces, in the order in which they were made.

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use quire::FolioMap;
 use quire::space::{AreaFlags, OptOut};
 use quire::units::Prot;
-use quire_linux::files::{Caller, LIMIT_MAX, Text};
+use quire_linux::files::{Caller, Text};
 use quire_linux::signal::status::NS_PER_TICK;
 use quire_linux::signal::{Handler, Set, Signal};
 use quire_linux::text::{Masks, Peaks, Sizes, Stat, Status};
@@ -15,7 +15,7 @@ use super::process::Subject;
 use crate::disk::swap;
 use crate::isa;
 use crate::memory::{Memory, PAGE, mm};
-use crate::task::{IDS_MAX, queue};
+use crate::task::queue;
 
 /// Signals that may be pending for a process.
 const SIGNALS_MAX: usize = 1024;
@@ -184,6 +184,7 @@ pub(super) fn status(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()>
         name: &name,
         umask: of.process.here.lock().umask(),
         state: state(of),
+        may: &of.process.may(),
         pid: of.process.pid,
         tid: of.id,
         parent: of.process.parent_pid(),
@@ -206,34 +207,29 @@ pub(super) fn status(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()>
 /// # Errors
 /// `ENOMEM`.
 pub(super) fn limits(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    let none = u64::MAX;
-    let stack = of.process.stack_limit.load(Ordering::Relaxed);
-    let space = of.process.space_limit.load(Ordering::Relaxed);
-    let files = u64::from(of.process.files().limit());
-    let (ids, signals) = (u64::from(IDS_MAX), SIGNALS_MAX as u64);
     let rows = [
-        ("Max cpu time", none, none, "seconds"),
-        ("Max file size", none, none, "bytes"),
-        ("Max data size", none, none, "bytes"),
-        ("Max stack size", stack, none, "bytes"),
-        ("Max core file size", 0, none, "bytes"),
-        ("Max resident set", none, none, "bytes"),
-        ("Max processes", ids, ids, "processes"),
-        ("Max open files", files, LIMIT_MAX.into(), "files"),
-        ("Max locked memory", none, none, "bytes"),
-        ("Max address space", space, none, "bytes"),
-        ("Max file locks", none, none, "locks"),
-        ("Max pending signals", signals, signals, "signals"),
-        ("Max msgqueue size", 0, 0, "bytes"),
-        ("Max nice priority", 0, 0, ""),
-        ("Max realtime priority", 0, 0, ""),
-        ("Max realtime timeout", none, none, "us"),
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
     ];
     let (soft, hard) = ("Soft Limit", "Hard Limit");
     out.print(format_args!("{:<25} {soft:<20} {hard:<20} {:<10}\n", "Limit", "Units"))?;
-    for (name, soft, hard, unit) in rows {
+    for (what, (name, unit)) in (0..).zip(rows) {
         out.print(format_args!("{name:<25} "))?;
-        for limit in [soft, hard] {
+        for limit in of.process.limits.get(what) {
             match limit {
                 u64::MAX => out.print(format_args!("{:<20} ", "unlimited"))?,
                 limit => out.print(format_args!("{limit:<20} "))?,

@@ -43,6 +43,7 @@ mod smaps;
 mod split;
 mod sys;
 mod system;
+mod sysvipc;
 mod table;
 mod thp;
 

@@ -8,7 +8,7 @@ use quire_linux::files::{Caller, Kind, Text, What};
 use quire_linux::text::number;
 use quire_linux::{Errno, Result};
 
-use super::table::{Fixed, Is, Many, Numbers, Row, link};
+use super::table::{Fixed, Is, Many, Numbers, Owned, Row, link};
 use super::{about, cgroup, contents, folios, links, maps, pagemap, scan, smaps, system};
 use crate::memory::Memory;
 use crate::task::{Process, Task, find, find_task, processes};
@@ -59,6 +59,13 @@ impl Subject {
         let program = self.process.program.lock();
         let name = program.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&[]);
         super::table::copied(&name[..name.len().min(15)])
+    }
+}
+
+impl Owned for Subject {
+    fn owner(&self) -> Option<(u32, u32)> {
+        let may = self.process.may();
+        Some((may.users.effective, may.groups.effective))
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "stat", is: Is::Text(stat) },
     Row { name: "swaps", is: Is::Text(swaps) },
     Row { name: "sys", is: Is::Table(SETTINGS) },
+    Row { name: "sysvipc", is: Is::Table(SYSV) },
     Row { name: "uptime", is: Is::Text(uptime) },
     Row { name: "version", is: Is::Text(version) },
     Row { name: "vmstat", is: Is::Text(events) },
@@ -67,6 +68,8 @@ pub(super) const ROWS: &[Row<()>] = &[
 const FILE_SYSTEMS: &[u8] =
     b"nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tpipefs\n";
 const SWAPS: &[u8] = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+
+const SYSV: &[Row<()>] = &[Row { name: "shm", is: Is::Text(super::sysvipc::show) }];
 
 const SETTINGS: &[Row<()>] = &[
     Row { name: "kernel", is: Is::Table(KERNEL) },
@@ -93,6 +96,11 @@ const KERNEL: &[Row<()>] = &[
     fixed!("ngroups_max", "65536\n"),
     fixed!("overflowuid", "65534\n"),
     fixed!("overflowgid", "65534\n"),
+    fixed!("shmmax", "{}\n", u64::MAX - (1 << 24)),
+    fixed!("shmall", "{}\n", u64::MAX - (1 << 24)),
+    fixed!("shmmni", "{}\n", crate::task::segments::MOST),
+    fixed!("sched_rt_runtime_us", "950000\n"),
+    fixed!("core_pattern", "core\n"),
     fixed!("randomize_va_space", "0\n"),
     fixed!("tainted", "0\n"),
 ];
@@ -397,7 +405,7 @@ fn events(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("nr_page_table_pages", census.tables),
         ("nr_anon_transparent_hugepages", large),
         ("nr_shmem_hugepages", 0),
-        ("pgmajfault", 0),
+        ("pgmajfault", crate::task::MAJOR_FAULTS.load(Ordering::Relaxed)),
         ("thp_fault_alloc", totals.alloc[BLOCK.index()]),
         ("thp_fault_fallback", thp::fallbacks(&totals, BLOCK)),
         ("thp_fault_fallback_charge", 0),

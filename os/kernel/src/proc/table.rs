@@ -112,7 +112,25 @@ impl<C: Clone + Send + Sync + 'static> Fixed<C> {
     }
 }
 
-impl<C: Clone + Send + Sync + 'static> Directory for Fixed<C> {
+/// The subject of a directory.
+pub(super) trait Owned: Clone + Send + Sync + 'static {
+    /// The user and the group that own its entries, where these are not root.
+    fn owner(&self) -> Option<(u32, u32)> {
+        None
+    }
+}
+
+impl Owned for () {}
+
+impl Owned for u32 {}
+
+impl Owned for quire::units::Order {}
+
+impl<C: Owned> Directory for Fixed<C> {
+    fn owner(&self) -> Option<(u32, u32)> {
+        self.of.owner()
+    }
+
     fn lookup(&self, who: &Caller<'_>, name: &[u8]) -> Result<Entry> {
         let mut rows = self.rows.iter().enumerate();
         let (at, row) = rows.find(|(_, row)| row.name.as_bytes() == name).ok_or(Errno::ENOENT)?;

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use quire_linux::files::Table;
 use quire_linux::signal::status::Status;
-use quire_linux::signal::{Flags, Handler, Signal};
+use quire_linux::signal::{Flags, Handler, Info, Signal};
 
 use super::{Process, Resume, Thread, futex, process, send};
 use crate::memory::{self, user};
@@ -75,14 +75,31 @@ fn bury(process: &Arc<Process>, status: Status) {
     parent.child_news.wake();
 }
 
-/// Its children become those of the first process.
+/// The process that adopts the children of `process`: its next ancestor that asked for that, or the
+/// first process.
+fn reaper(process: &Process) -> Option<Arc<Process>> {
+    let mut above = process.family.lock().parent.upgrade();
+    while let Some(one) = above {
+        if one.attributes.is_reaper.load(Ordering::Relaxed) && !one.is_zombie() {
+            return Some(one);
+        }
+        above = one.family.lock().parent.upgrade();
+    }
+    super::find(1)
+}
+
+/// Its children become those of the process that adopts them.
 fn adopt(process: &Arc<Process>) {
     let children = core::mem::take(&mut process.family.lock().children);
     if children.is_empty() {
         return;
     }
-    let Some(first) = super::find(1) else { return };
+    let Some(first) = reaper(process) else { return };
     for child in children {
+        let number = child.attributes.death_signal.load(Ordering::Relaxed);
+        if let Ok(signal) = Signal::new(number.into()) {
+            let _ = send::to_process(&child, Info::kill(signal, process.pid as i32, 0));
+        }
         child.family.lock().parent = Arc::downgrade(&first);
         first.family.lock().children.push(child);
     }

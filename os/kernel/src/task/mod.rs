@@ -23,19 +23,23 @@
 //! | `Process::signals`, then `Task::signals` | pending signals, actions, masks | queues |
 //! | queues | ready and parked threads | nothing |
 
+mod attributes;
 pub(crate) mod cgroup;
 pub(crate) mod collapse;
 pub(crate) mod exit;
 pub(crate) mod futex;
 pub(crate) mod oom;
+mod limits;
 mod process;
 pub(crate) mod queue;
 pub(crate) mod reclaim;
+pub(crate) mod segments;
 pub(crate) mod send;
 mod thread;
+pub(crate) mod timer;
 pub(crate) mod tree;
 
 pub(crate) use process::{
-    IDS_MAX, Ids, Process, Program, enlist, find, find_task, new_id, processes, start,
+    IDS_MAX, Ids, MAJOR_FAULTS, Process, Program, enlist, find, find_task, new_id, processes, start,
 };
 pub(crate) use thread::{Answer, Resume, Stop, Task, Thread};

@@ -6,12 +6,16 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use quire_linux::Waiters;
+use quire_linux::credentials::Credentials;
 use quire_linux::files::{Description, Here, Table};
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::signal::{Actions, Pending};
 use spin::mutex::SpinMutex;
 
+use super::attributes::Attributes;
+use super::limits::Limits;
 use super::thread::SIGNALS_MAX;
+use super::timer::{RunTimers, Timers};
 use super::{Task, Thread, queue};
 use crate::memory::Memory;
 
@@ -47,10 +51,21 @@ pub(crate) struct Process {
     pub(crate) ran: AtomicU64,
     /// Faults of its threads that brought something in, but those since a CPU took a thread last.
     pub(crate) faults: AtomicU64,
-    /// The largest stack it may have, in bytes.
-    pub(crate) stack_limit: AtomicU64,
-    /// The most address space it may have, in bytes.
-    pub(crate) space_limit: AtomicU64,
+    /// Threads and sets that wait for its signals as a file.
+    pub(crate) signal_news: Waiters,
+    /// Its timers.
+    pub(crate) timers: SpinMutex<Timers>,
+    pub(crate) run_timers: RunTimers,
+    /// Where its memory is to come from (`set_mempolicy`); there is one node.
+    pub(crate) policy: AtomicU32,
+    /// Facts that it states about itself.
+    pub(crate) attributes: Attributes,
+    /// Faults of its threads that had to wait for a device.
+    pub(crate) major_faults: AtomicU64,
+    /// Its limits.
+    pub(crate) limits: Limits,
+    /// Its users, groups and capabilities; see [`may`](Self::may).
+    may: SpinMutex<Arc<Credentials>>,
     /// The value of `oom_score_adj`, -1000 to 1000.
     pub(crate) oom_adjust: AtomicI32,
     /// The control group that it is in. Changes with all groups locked.
@@ -106,6 +121,8 @@ pub(crate) struct Program {
 static PROCESSES: SpinMutex<BTreeMap<u32, Arc<Process>>> = SpinMutex::new(BTreeMap::new());
 /// All tasks, by tid.
 static TASKS: SpinMutex<BTreeMap<u32, Weak<Task>>> = SpinMutex::new(BTreeMap::new());
+/// Faults of all processes that needed a device.
+pub(crate) static MAJOR_FAULTS: AtomicU64 = AtomicU64::new(0);
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// The most threads that may be; pids and tids lie below.
@@ -136,9 +153,6 @@ impl Process {
         from: Option<&Process>,
     ) -> Arc<Self> {
         let ids = from.map_or(Ids { group: pid, session: pid }, |from| *from.ids.lock());
-        let limit = |of: fn(&Process) -> &AtomicU64, usual: u64| {
-            AtomicU64::new(from.map_or(usual, |from| of(from).load(Ordering::Relaxed)))
-        };
         Arc::new(Self {
             pid,
             memory: SpinMutex::new(Some(memory)),
@@ -157,13 +171,32 @@ impl Process {
             began: crate::isa::now(),
             ran: AtomicU64::new(0),
             faults: AtomicU64::new(0),
-            stack_limit: limit(|process| &process.stack_limit, 8 << 20),
-            space_limit: limit(|process| &process.space_limit, u64::MAX),
+            signal_news: Waiters::new(),
+            timers: SpinMutex::new(Timers::default()),
+            run_timers: RunTimers::default(),
+            policy: AtomicU32::new(from.map_or(0, |from| from.policy.load(Ordering::Relaxed))),
+            attributes: from.map_or_else(Attributes::new, |from| from.attributes.copy()),
+            major_faults: AtomicU64::new(0),
+            limits: from.map_or_else(Limits::new, |from| from.limits.copy()),
+            may: SpinMutex::new(
+                from.map_or_else(|| Arc::new(Credentials::root()), |from| from.may()),
+            ),
             oom_adjust: AtomicI32::new(
                 from.map_or(0, |from| from.oom_adjust.load(Ordering::Relaxed)),
             ),
             cgroup: AtomicU32::new(super::cgroup::ROOT),
         })
+    }
+
+    /// Its rights: its users, groups and capabilities.
+    pub(crate) fn may(&self) -> Arc<Credentials> {
+        self.may.lock().clone()
+    }
+
+    /// Changes what it may do.
+    pub(crate) fn set_may(&self, new: Arc<Credentials>) {
+        let old = core::mem::replace(&mut *self.may.lock(), new);
+        drop(old);
     }
 
     /// Its memory; none once it has ended.

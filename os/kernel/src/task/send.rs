@@ -25,6 +25,7 @@ pub(crate) fn to_process(process: &Arc<Process>, info: Info) -> Result<()> {
         // With the lock held: a thread that finds none clears this with the lock held, too.
         process.has_signals.store(true, Ordering::Release);
     }
+    process.signal_news.wake();
     let threads = process.threads.lock();
     let takes = |task: &&Arc<Task>| !task.signals.lock().blocked.has(info.signal);
     let all = info.signal.is_unstoppable();
@@ -49,6 +50,7 @@ pub(crate) fn to_task(task: &Arc<Task>, info: Info) -> Result<()> {
         own.pending.add(info)?;
         task.process.has_signals.store(true, Ordering::Release);
     }
+    task.process.signal_news.wake();
     task.summon();
     Ok(())
 }
@@ -113,40 +115,39 @@ pub(crate) fn tell_parent(process: &Arc<Process>, news: Status) {
     parent.child_news.wake();
 }
 
-/// Sends to each process of a group; whether there is one.
+/// Sends to each process of a group that `from` may send to: any, where the kernel itself sends.
 ///
 /// # Errors
-/// `ESRCH` when there is none.
-pub(crate) fn to_group(group: u32, info: Option<Info>) -> Result<()> {
-    let mut found = false;
-    let mut next = processes(1);
-    while let Some(process) = next {
-        if process.ids.lock().group == group && !process.is_zombie() {
-            found = true;
-            if let Some(info) = info {
-                to_process(&process, info)?;
-            }
-        }
-        next = processes(process.pid + 1);
-    }
-    if found { Ok(()) } else { Err(Errno::ESRCH) }
+/// `ESRCH` when there is none, `EPERM` when it may send to none.
+pub(crate) fn to_group(from: Option<&Process>, group: u32, info: Option<Info>) -> Result<()> {
+    to_each(from, info, |process| process.ids.lock().group == group)
 }
 
-/// Sends to every process but the first and `own`; whether there is one.
+/// Sends to every process but the first and `own`, as far as it may.
 ///
 /// # Errors
-/// `ESRCH` when there is none.
-pub(crate) fn to_all(own: &Arc<Process>, info: Option<Info>) -> Result<()> {
-    let mut found = false;
-    let mut next = processes(2);
+/// As for [`to_group`].
+pub(crate) fn to_all(own: &Process, info: Option<Info>) -> Result<()> {
+    to_each(Some(own), info, |process| process.pid != own.pid && process.pid != 1)
+}
+
+fn to_each(
+    from: Option<&Process>,
+    info: Option<Info>,
+    is_meant: impl Fn(&Process) -> bool,
+) -> Result<()> {
+    let mut found = Err(Errno::ESRCH);
+    let mut next = processes(1);
     while let Some(process) = next {
-        if process.pid != own.pid && !process.is_zombie() {
-            found = true;
-            if let Some(info) = info {
-                to_process(&process, info)?;
+        if is_meant(&process) && !process.is_zombie() {
+            if from.is_none_or(|from| from.may().may_signal(&process.may())) {
+                found = Ok(());
+                info.map_or(Ok(()), |info| to_process(&process, info))?;
+            } else if found.is_err() {
+                found = Err(Errno::EPERM);
             }
         }
         next = processes(process.pid + 1);
     }
-    if found { Ok(()) } else { Err(Errno::ESRCH) }
+    found
 }

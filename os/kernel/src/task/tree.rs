@@ -40,7 +40,7 @@ impl Keys for Interrupts {
     fn signal(&self, group: u32, number: u8) {
         let Ok(signal) = Signal::new(number.into()) else { return };
         // No such group, or too many signals: then nothing is interrupted.
-        let _ = send::to_group(group, Some(Info::kernel(signal)));
+        let _ = send::to_group(None, group, Some(Info::kernel(signal)));
     }
 }
 
@@ -83,7 +83,8 @@ pub(crate) fn fill_random(bytes: &mut [u8]) {
 pub(crate) fn with_calls<T>(thread: &Thread, action: impl FnOnce(&Calls<'_>) -> T) -> T {
     let process = thread.process();
     let (table, here): (Arc<Table>, Arc<Here>) = (process.files(), process.here.lock().clone());
-    let wake = thread.waker();
-    let who = Caller { pid: process.pid, tid: thread.task.tid, now: time(), wake: &wake };
+    let (wake, may) = (thread.waker(), process.may());
+    let (pid, tid) = (process.pid, thread.task.tid);
+    let who = Caller { pid, tid, may: &may, now: time(), wake: &wake };
     action(&Calls { tree: tree(), table: &table, here: &here, who: &who })
 }

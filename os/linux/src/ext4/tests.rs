@@ -73,7 +73,13 @@ impl Wake for NoWake {
 
 fn with_caller<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
     let wake: Arc<dyn Wake> = Arc::new(NoWake);
-    act(&Caller { pid: 1, tid: 1, now: Time::default(), wake: &wake })
+    act(&Caller {
+        pid: 1,
+        tid: 1,
+        may: &crate::credentials::ROOT,
+        now: Time::default(),
+        wake: &wake,
+    })
 }
 
 /// Makes a call again until it does not lack anything.

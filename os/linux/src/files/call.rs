@@ -3,6 +3,8 @@
 
 use alloc::sync::Arc;
 
+use super::node::Node;
+use crate::credentials::Credentials;
 use crate::{Errno, Result, Wake};
 
 /// A moment since 1970, as files note it.
@@ -14,17 +16,37 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// The caller. All callers are root.
+/// The caller.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// Its process.
     pub pid: u32,
     /// Its thread.
     pub tid: u32,
+    /// Its rights.
+    pub may: &'a Credentials,
     /// The time, for the files it changes.
     pub now: Time,
     /// The waiter to wake when a call that was [`Halt::Blocked`] may go on.
     pub wake: &'a Arc<dyn Wake>,
+}
+
+impl Caller<'_> {
+    /// Whether it may do all of `rights` (4 read, 2 write, 1 execute or search) to a node.
+    ///
+    /// # Errors
+    /// [`Errno::EACCES`].
+    pub fn check(&self, node: &Node, rights: u32) -> Result<()> {
+        self.may.check(&node.meta(), node.is_directory(), rights)
+    }
+
+    /// Makes it the owner of a node that it just made.
+    pub(super) fn own(&self, node: &Node) {
+        if self.may.users.files != 0 || self.may.groups.files != 0 {
+            let (uid, gid) = (self.may.users.files, self.may.groups.files);
+            node.note(self.now, |meta| (meta.uid, meta.gid) = (uid, gid));
+        }
+    }
 }
 
 /// The reason an operation that may have to wait has no result.

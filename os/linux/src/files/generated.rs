@@ -71,6 +71,11 @@ pub trait Directory: Send + Sync {
     /// The reason it cannot be read.
     fn list(&self, who: &Caller<'_>, from: u64, tell: &mut Tell<'_>) -> Result<()>;
 
+    /// The user and the group that own its entries, where these are not root.
+    fn owner(&self) -> Option<(u32, u32)> {
+        None
+    }
+
     /// Makes a directory `name`, which was not there a moment ago (`mkdir`).
     ///
     /// # Errors

@@ -200,6 +200,11 @@ impl Node {
         name: &[u8],
     ) -> Arc<Self> {
         let node = Self::of_found(who.now, entry, above.volume);
+        if let Body::Tree(tree) = &above.body
+            && let Some((uid, gid)) = tree.owner()
+        {
+            node.note(who.now, |meta| (meta.uid, meta.gid) = (uid, gid));
+        }
         if node.is_directory() {
             node.set_below(above, &Arc::from(name));
         }

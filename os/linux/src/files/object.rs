@@ -1,4 +1,5 @@
-//! Objects of the kernel that have a descriptor and no name, such as a watcher of memory.
+//! Objects of the kernel that have a descriptor and no name: counters of events, timers, signals as
+//! a file, sets of files to wait for, and watchers of memory.
 
 use alloc::sync::Arc;
 use core::any::Any;

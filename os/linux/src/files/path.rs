@@ -22,6 +22,9 @@ pub const PATH_MAX: usize = 4096;
 /// Bytes of the longest name.
 pub const NAME_MAX: usize = 255;
 
+/// The right to look names up in a directory.
+const SEARCH: u32 = 1;
+
 /// Links that one path may go through.
 const LINKS_MAX: u32 = 40;
 
@@ -100,7 +103,8 @@ impl Tree {
     ///
     /// # Errors
     /// [`Errno::ENOENT`], also for an empty path; [`Errno::ENOTDIR`], [`Errno::ELOOP`],
-    /// [`Errno::ENAMETOOLONG`], [`Errno::ENOMEM`], and those of generated directories.
+    /// [`Errno::EACCES`], [`Errno::ENAMETOOLONG`], [`Errno::ENOMEM`], and those of generated
+    /// directories.
     pub fn walk(
         &self,
         who: &Caller<'_>,
@@ -152,6 +156,7 @@ impl Walk<'_> {
             }
             _ => {}
         }
+        who.check(&self.at, SEARCH)?;
         let node = match lookup(who, &self.at, name) {
             Err(Errno::ENOENT) if is_last => None,
             other => Some(tree.uppermost(other?)),

@@ -210,6 +210,45 @@ impl Info {
     }
 }
 
+/// The bytes of `signalfd_siginfo`: what a read of a file of signals gives.
+pub fn info_for_file(info: &Info) -> [u8; INFO_BYTES] {
+    let mut out = [0; INFO_BYTES];
+    put_u32(&mut out, 0, u32::from(info.signal.number()));
+    put(&mut out, 4, &info.errno.to_le_bytes());
+    put(&mut out, 8, &info.code.to_le_bytes());
+    let ids = |out: &mut [u8; INFO_BYTES], pid: i32, uid: u32| {
+        put(out, 12, &pid.to_le_bytes());
+        put_u32(out, 16, uid);
+    };
+    match info.detail {
+        Detail::Nothing => {}
+        Detail::Kill { pid, uid } => ids(&mut out, pid, uid),
+        Detail::Queue { pid, uid, value } => {
+            ids(&mut out, pid, uid);
+            put_u32(&mut out, 44, value as u32);
+            put_u64(&mut out, 48, value);
+        }
+        Detail::Timer { id, overrun, value } => {
+            put(&mut out, 24, &id.to_le_bytes());
+            put(&mut out, 32, &overrun.to_le_bytes());
+            put_u32(&mut out, 44, value as u32);
+            put_u64(&mut out, 48, value);
+        }
+        Detail::Child { pid, uid, status, user_ticks, system_ticks } => {
+            ids(&mut out, pid, uid);
+            put(&mut out, 40, &status.to_le_bytes());
+            put(&mut out, 56, &user_ticks.to_le_bytes());
+            put(&mut out, 64, &system_ticks.to_le_bytes());
+        }
+        Detail::Fault { address } => put_u64(&mut out, 72, address),
+        Detail::Poll { band, fd } => {
+            put(&mut out, 20, &fd.to_le_bytes());
+            put_u32(&mut out, 28, band as u32);
+        }
+    }
+    out
+}
+
 fn put_ids(out: &mut [u8], pid: i32, uid: u32) {
     put(out, 16, &pid.to_le_bytes());
     put_u32(out, 20, uid);

@@ -23,7 +23,7 @@ pub mod status;
 
 pub use action::{ACTION_BYTES, Action, Actions, Decision, Flags, Handler};
 pub use alt_stack::{ALT_STACK_BYTES, AltStack};
-pub use info::{Detail, INFO_BYTES, Info, code};
+pub use info::{Detail, INFO_BYTES, Info, code, info_for_file};
 pub use pending::{Pending, next};
 pub use set::{Default, Set, Signal};
 

@@ -2,6 +2,7 @@
 
 use super::Sizes;
 use crate::Result;
+use crate::credentials::{Capabilities, Credentials, Ids};
 use crate::files::Text;
 
 /// The fields of `status` for a process or thread.
@@ -13,6 +14,8 @@ pub struct Status<'a> {
     pub umask: u32,
     /// Its state: a letter as in `stat`, and a word.
     pub state: (char, &'a str),
+    /// Its users, groups and capabilities.
+    pub may: &'a Credentials,
     /// Its process.
     pub pid: u32,
     /// Itself: the thread, or the process.
@@ -67,9 +70,6 @@ pub struct Masks {
     pub caught: u64,
 }
 
-/// All capabilities: all processes are root.
-const CAPABILITIES: u64 = (1 << 41) - 1;
-
 impl Status<'_> {
     /// Prints its lines.
     ///
@@ -84,7 +84,14 @@ impl Status<'_> {
         }
         self.signals(out)?;
         for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-            let set = if matches!(name, "CapInh" | "CapAmb") { 0 } else { CAPABILITIES };
+            let sets = &self.may.capabilities;
+            let set = match name {
+                "CapInh" => sets.inheritable,
+                "CapPrm" => sets.permitted,
+                "CapEff" => sets.effective,
+                "CapBnd" => Capabilities::ALL,
+                _ => 0,
+            };
             out.print(format_args!("{name}:\t{set:016x}\n"))?;
         }
         out.push(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n")?;
@@ -106,8 +113,15 @@ impl Status<'_> {
         out.print(format_args!("\nUmask:\t{:04o}\nState:\t{letter} ({word})\n", self.umask))?;
         out.print(format_args!("Tgid:\t{}\nNgid:\t0\nPid:\t{}\n", self.pid, self.tid))?;
         out.print(format_args!("PPid:\t{}\nTracerPid:\t0\n", self.parent))?;
-        out.push(b"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n")?;
-        out.print(format_args!("FDSize:\t{}\nGroups:\t0 \n", self.descriptors))?;
+        for (name, ids) in [("Uid", self.may.users), ("Gid", self.may.groups)] {
+            let Ids { real, effective, saved, files } = ids;
+            out.print(format_args!("{name}:\t{real}\t{effective}\t{saved}\t{files}\n"))?;
+        }
+        out.print(format_args!("FDSize:\t{}\nGroups:\t", self.descriptors))?;
+        for (at, group) in self.may.others.iter().enumerate() {
+            out.print(format_args!("{}{group}", if at == 0 { "" } else { " " }))?;
+        }
+        out.push(b" \n")?;
         out.print(format_args!("NStgid:\t{}\nNSpid:\t{}\n", self.pid, self.tid))?;
         out.print(format_args!("NSpgid:\t{}\nNSsid:\t{}\nKthread:\t0\n", self.group, self.session))
     }

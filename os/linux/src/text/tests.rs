@@ -226,6 +226,7 @@ fn status() -> Status<'static> {
         name: b"cat",
         umask: 0o22,
         state: ('R', "running"),
+        may: &crate::credentials::ROOT,
         pid: 7,
         tid: 8,
         parent: 1,
@@ -254,7 +255,7 @@ TracerPid:\t0
 Uid:\t0\t0\t0\t0
 Gid:\t0\t0\t0\t0
 FDSize:\t64
-Groups:\t0 \nNStgid:\t7
+Groups:\t \nNStgid:\t7
 NSpid:\t8
 NSpgid:\t6
 NSsid:\t5

@@ -14,6 +14,9 @@ use crate::{Errno, Result};
 /// Flags of the calls that read metadata by path.
 const TELL: u32 = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW | raw::AT_NO_AUTOMOUNT;
 
+/// `CAP_CHOWN`.
+const CHOWN: u32 = raw::CAP_CHOWN;
+
 /// A change of a file's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
@@ -96,12 +99,11 @@ impl Calls<'_> {
         about_volume(self.tree.magic(node.volume()), node.volume())
     }
 
-    /// `faccessat2`. Root may do all but run a file without any execute bit.
+    /// `faccessat2`.
     ///
     /// # Errors
     /// [`Errno::EACCES`], [`Errno::EINVAL`] for unknown flags or rights, and those of paths.
     pub fn faccessat2(&self, dir: i32, path: &[u8], rights: u32, flags: u32) -> Result<()> {
-        const EXECUTE: u32 = 1;
         const WRITE: u32 = 2;
         only(rights, 0o7)?;
         only(flags, raw::AT_EACCESS | raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW)?;
@@ -109,8 +111,17 @@ impl Calls<'_> {
         if rights & WRITE != 0 && node.check_changeable() == Err(Errno::EROFS) {
             return Err(Errno::EROFS);
         }
-        let may_run = node.is_directory() || node.meta().mode & 0o111 != 0;
-        if rights & EXECUTE != 0 && !may_run { Err(Errno::EACCES) } else { Ok(()) }
+        if flags & raw::AT_EACCESS != 0 {
+            return self.who.check(&node, rights);
+        }
+        // As the real user: a program that runs for its owner asks whether its caller may.
+        let mut real = self.who.may.clone();
+        let before = real.users;
+        real.users.files = before.real;
+        real.users.effective = before.real;
+        real.groups.files = real.groups.real;
+        real.follow(&before);
+        real.check(&node.meta(), node.is_directory(), rights)
     }
 
     /// `fchmodat2`, also for `chmod`.
@@ -136,6 +147,7 @@ impl Calls<'_> {
             return Err(Errno::EOPNOTSUPP);
         }
         changeable(node)?;
+        self.who.may.check_owner(&node.meta())?;
         let changes = (node.meta().mode ^ mode) & 0o111 != 0;
         if let Body::File(file) = node.body()
             && changes
@@ -157,6 +169,7 @@ impl Calls<'_> {
         only(flags, raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW)?;
         let node = self.node(dir, path, flags)?;
         changeable(&node)?;
+        self.check_chown(&node, uid, gid)?;
         node.note(self.who.now, |meta| {
             if uid != u32::MAX {
                 meta.uid = uid;
@@ -166,6 +179,14 @@ impl Calls<'_> {
             }
         });
         Ok(())
+    }
+
+    /// Whether the caller may give a file away, or to another of its own groups.
+    fn check_chown(&self, node: &Node, uid: u32, gid: u32) -> Result<()> {
+        let (may, meta) = (self.who.may, node.meta());
+        let keeps = uid == u32::MAX || uid == meta.uid;
+        let is_own = meta.uid == may.users.files && (gid == u32::MAX || may.is_in(gid));
+        if may.can(CHOWN) || keeps && is_own { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// `utimensat`: sets the times of last read and last change. No path means `dir` itself.
@@ -189,6 +210,11 @@ impl Calls<'_> {
             return Ok(());
         }
         changeable(&node)?;
+        match times == [SetTime::Now; 2] {
+            true if self.who.check(&node, 2).is_ok() => {}
+            true => self.who.may.check_owner(&node.meta()).map_err(|_| Errno::EACCES)?,
+            false => self.who.may.check_owner(&node.meta())?,
+        }
         let now = self.who.now;
         node.note(now, |meta| {
             times[0].put(&mut meta.accessed, now);
@@ -207,6 +233,7 @@ impl Calls<'_> {
         if node.is_directory() {
             return Err(Errno::EISDIR);
         }
+        self.who.check(&node, 2)?;
         if matches!(node.body(), Body::File(file) if file.is_running()) {
             return Err(Errno::ETXTBSY);
         }

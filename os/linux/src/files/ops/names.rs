@@ -18,6 +18,11 @@ use crate::{Errno, Result};
 /// Bytes that the name of a `memfd_create` may have: with its prefix as many as any name.
 const MEMFD_NAME_MAX: usize = crate::files::path::NAME_MAX - 6;
 
+/// Rights to a file, as `access` has them.
+const READ: u32 = 4;
+const WRITE: u32 = 2;
+const SEARCH: u32 = 1;
+
 impl Calls<'_> {
     /// `openat`: the lowest free descriptor for the file, which `O_CREAT` may make with `mode`.
     ///
@@ -79,6 +84,7 @@ impl Calls<'_> {
         let mut shown = copied(b"memfd:")?;
         shown.put(name)?;
         let node = self.tree.make_nameless(seals, mode, self.who.now);
+        self.who.own(&node);
         let place = Some((self.tree.root().clone(), Arc::from(&shown[..])));
         let open = Arc::new(Description::new(node, place, raw::O_RDWR, None));
         self.table.add(open, flags & raw::MFD_CLOEXEC != 0, 0)
@@ -93,8 +99,29 @@ impl Calls<'_> {
             other => other,
         })?;
         let node = self.tree.make_file(self.masked(mode), self.who.now);
-        self.tree.link_new(spot, &node, self.who.now)?;
+        self.put(spot, &node)?;
         Ok(node)
+    }
+
+    /// Puts a new node where `spot` found nothing; the caller owns it.
+    fn put(&self, spot: &Spot, node: &Arc<Node>) -> Result<()> {
+        self.check_new(spot)?;
+        self.who.own(node);
+        self.tree.link_new(spot, node, self.who.now)
+    }
+
+    /// Whether the caller may make a name; a name that is there is another error.
+    fn check_new(&self, spot: &Spot) -> Result<()> {
+        if spot.node.is_some() { Ok(()) } else { self.who.check(&spot.dir, WRITE) }
+    }
+
+    /// Whether the caller may remove a name; in a sticky directory, only owners may.
+    fn check_gone(&self, spot: &Spot) -> Result<()> {
+        let Some(node) = &spot.node else { return Ok(()) };
+        self.who.check(&spot.dir, WRITE)?;
+        let dir = spot.dir.meta();
+        let is_sticky = dir.mode & raw::S_ISVTX != 0 && dir.uid != self.who.may.users.files;
+        if is_sticky { self.who.may.check_owner(&node.meta()) } else { Ok(()) }
     }
 
     fn open_node(&self, node: Arc<Node>, place: Place, flags: u32) -> Outcome<Description> {
@@ -106,6 +133,11 @@ impl Calls<'_> {
         }
         if is_path {
             return Ok(Description::new(node, place, flags, None));
+        }
+        let wants = if reads { READ } else { 0 };
+        let writes_or_cuts = writes || flags & raw::O_TRUNC != 0;
+        if !matches!(node.body(), Body::Link(_) | Body::Jump(_)) {
+            self.who.check(&node, wants | if writes_or_cuts { WRITE } else { 0 })?;
         }
         let changes = writes || flags & (raw::O_CREAT | raw::O_TRUNC) != 0;
         let end = match node.body() {
@@ -162,7 +194,7 @@ impl Calls<'_> {
             };
         }
         let node = self.tree.make_directory(self.masked(mode) & !0o6000, self.who.now);
-        self.tree.link_new(&spot, &node, self.who.now)
+        self.put(&spot, &node)
     }
 
     /// `mknodat`, for regular files, named pipes and character devices.
@@ -180,7 +212,7 @@ impl Calls<'_> {
         };
         let spot = self.spot(dir, path, false)?;
         let node = self.tree.make(body, self.masked(mode), self.who.now);
-        self.tree.link_new(&spot, &node, self.who.now)
+        self.put(&spot, &node)
     }
 
     /// `symlinkat`.
@@ -197,7 +229,7 @@ impl Calls<'_> {
         }
         let spot = self.spot(dir, path, false)?;
         let node = self.tree.make_link(target, self.who.now)?;
-        self.tree.link_new(&spot, &node, self.who.now)
+        self.put(&spot, &node)
     }
 
     /// `readlinkat`: at most `count` bytes of the target, and how many these were.
@@ -247,6 +279,7 @@ impl Calls<'_> {
         }
         let node = self.node(old_dir, old_path, how)?;
         let spot = self.spot(dir, path, false)?;
+        self.check_new(&spot)?;
         self.tree.link_again(&node, &spot, self.who.now)
     }
 
@@ -258,6 +291,7 @@ impl Calls<'_> {
     pub fn unlinkat(&self, dir: i32, path: &[u8], flags: u32) -> Result<()> {
         only(flags, raw::AT_REMOVEDIR)?;
         let spot = self.spot(dir, path, false)?;
+        self.check_gone(&spot)?;
         if flags & raw::AT_REMOVEDIR != 0 {
             return self.tree.remove_directory(self.who, &spot);
         }
@@ -285,6 +319,9 @@ impl Calls<'_> {
         };
         let from = self.spot(old_dir, old_path, false)?;
         let to = self.spot(dir, path, false)?;
+        self.check_gone(&from)?;
+        self.check_new(&to)?;
+        self.check_gone(&to)?;
         self.tree.rename(&from, &to, how, self.who.now)
     }
 
@@ -308,6 +345,7 @@ impl Calls<'_> {
         if node.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR);
         }
+        self.who.check(&node, SEARCH)?;
         let old = core::mem::replace(&mut *self.here.dir.lock(), node);
         drop(old);
         Ok(())

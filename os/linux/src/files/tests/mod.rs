@@ -9,6 +9,7 @@ use std::vec::Vec;
 use linux_raw_sys::general as raw;
 
 use super::*;
+use crate::credentials::ROOT;
 use crate::{Errno, Result, Wake};
 
 mod bytes;
@@ -87,7 +88,7 @@ impl World {
     }
 
     fn who(&self) -> Caller<'_> {
-        Caller { pid: 10, tid: 11, now: NOW, wake: &self.wake }
+        Caller { pid: 10, tid: 11, may: &ROOT, now: NOW, wake: &self.wake }
     }
 
     /// Makes system calls as the process.
