@@ -55,7 +55,8 @@ pub struct KernelHalf {
 }
 
 impl KernelHalf {
-    /// Makes it, with the largest leaves that fit. Where regions overlap, the first one counts.
+    /// Makes it, with the largest leaves of the format that fit: on x86-64 that may be 1 GiB, which
+    /// CPUs without PDPE1GB lack. Where regions overlap, the first one counts.
     ///
     /// # Errors
     /// [`SetupError::Short`] where early memory is too little.

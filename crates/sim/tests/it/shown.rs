@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use quire::check;
+use quire::check::{self, Leaf};
 use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
-use quire::{Error, FrameSource, LentFrames, Move, Stop};
+use quire::{Error, FrameSource, LentFrames, Move, Scope, Stop};
 use quire_arch::{Arch, Arm4k, Arm16k, Attrs, Sv39, Sv48, X86_64};
 use quire_hw::{ForeignFrames, FrameRun, MemoryTypes, Transitions};
 use quire_machine::{Config, Cpu, Machine};
@@ -514,5 +514,66 @@ fn e10_reclaim_and_groups_pass_lent_frames() {
         mm.groups().join(space, None).unwrap();
         mm.groups().end(group).unwrap();
         mm.unmap(space, area).unwrap();
+    });
+}
+
+/// A run of 16 frames that is lent.
+fn ring<A: Arch>(mm: &HostedMm<'_, '_, A>) -> LentFrames {
+    let run = mm.phys().alloc(Order::new(4)).expect("memory");
+    mm.spaces().lend(run).expect("one block")
+}
+
+#[test]
+fn e10_lent_frames_are_not_pinned_aged_tracked_or_paged_out() {
+    with_device::<Arm4k>(Config::arm64_4k(), 16, |mm, cpu, space, _| {
+        let lent = ring(mm);
+        let area = mm.spaces().map_frames(space, &Request::anon(16), &lent).unwrap();
+        assert!(mm.spaces().areas(space, area).all(|area| area.flags.contains(AreaFlags::SHARED)));
+        let before = leaves(mm, space);
+        let refused = Err(Stop::from(Error::Invalid));
+        assert_eq!(mm.pin(space, area.start, Access::Write).map(drop), refused);
+        assert_eq!(mm.pin_read(space, area.start).map(drop), refused);
+        let spaces: &[&Space<Arm4k>] = &[space];
+        let swap = mm.paging().swap_on(64).unwrap();
+        {
+            let _op = cpu.operation("calls that pass lent frames");
+            mm.spaces().track(space, area).unwrap();
+            mm.spaces().clear_young(space, area);
+            mm.spaces().unshare_page(space, area.start.add(2)).unwrap();
+            mm.reclaim().age_all(spaces);
+            let _ = mm.paging().page_out(space, area, Scope::Own, spaces);
+            let _ = mm.paging().page_out(space, area, Scope::All, spaces);
+            let _ = mm.reclaim().collapse(space, area, Order::new(4));
+        }
+        // The leaves grant as much as before, and the hardware's flags are still set.
+        let after = leaves(mm, space);
+        let told = |leaf: &Leaf| (leaf.pages, leaf.frame, leaf.attrs);
+        assert!(before.iter().map(told).eq(after.iter().map(told)), "{before:?} {after:?}");
+        verify(mm, &[space]);
+        mm.paging().swap_off(swap).unwrap();
+        mm.unmap(space, area).unwrap();
+        mm.phys().free(mm.spaces().take_back(lent).unwrap());
+    });
+}
+
+#[test]
+fn e10_a_part_of_a_lent_run_shows_its_own_frames_and_counts_them_once() {
+    with_device::<X86_64>(Config::x86_64(), 16, |mm, cpu, space, _| {
+        let lent = ring(mm);
+        let part = FrameSource::Lent(&lent, 4..8);
+        let area = mm.spaces().map_frames(space, &Request::anon(4), part).unwrap();
+        let first = lent.span().start.add(4);
+        assert_eq!(leaves(mm, space).first().map(|leaf| leaf.frame), Some(first));
+        Program::on(cpu, mm, space).write(area.start.add(2), 9).unwrap();
+        assert_eq!(mm.hardware().ram().read_word(first.add(2).addr(12)), Some(9));
+        let child = mm.fork(space, Asid(9)).unwrap();
+        verify(mm, &[space, &child]);
+        let half = PageSpan::new(area.start, area.start.add(2));
+        mm.unmap(space, half).unwrap();
+        mm.destroy(child);
+        verify(mm, &[space]);
+        let lent = mm.spaces().take_back(lent).expect_err("two pages of it are mapped");
+        mm.unmap(space, area).unwrap();
+        mm.phys().free(mm.spaces().take_back(lent).unwrap());
     });
 }
