@@ -25,8 +25,8 @@ pub enum Need {
     /// Another reader or writer has a page of this file or swap device: call again when it is done.
     #[cfg(feature = "files")]
     Wait(FileId),
-    /// The watcher of the page's area answers the access ([`answer`](crate::Mm::answer)); then the
-    /// program tries again.
+    /// The watcher of the page's area answers the access (`Files::answer`); then the program
+    /// tries again.
     Watcher(Watched),
 }
 

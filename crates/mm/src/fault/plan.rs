@@ -158,10 +158,9 @@ pub fn decide<A: Arch, H: Hardware>(
         _ => return Decision::Touch(area.prot, seq),
     }
     if area.flags.intersects(AreaFlags::WATCH) {
-        match (reach, area.watched(page, WatchFor::MISSING, access)) {
-            (Reach::Answer(end), _) => area = area.clipped(PageSpan::new(page, end)),
-            (_, Some(event)) => return Decision::Watched(event),
-            (_, None) => {}
+        match of_watcher(&area, page, access, reach) {
+            Ok(part) => area = part,
+            Err(event) => return Decision::Watched(event),
         }
     }
     let advice = Advice::of(area.flags);
@@ -186,6 +185,18 @@ pub fn decide<A: Arch, H: Hardware>(
     let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
     attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
     Decision::Fill(Plan { page, choice, advice, wanted, place, attrs, area, seq })
+}
+
+/// The part of a watched area that an access to its missing page may fill; or what to tell its
+/// watcher.
+#[cold]
+#[inline(never)]
+fn of_watcher(area: &Area, page: Vpn, access: Access, reach: Reach) -> Result<Area, Watched> {
+    match (reach, area.watched(page, WatchFor::MISSING, access)) {
+        (Reach::Answer(end), _) => Ok(area.clipped(PageSpan::new(page, end))),
+        (_, Some(event)) => Err(event),
+        (_, None) => Ok(*area),
+    }
 }
 
 fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq) -> Decision {

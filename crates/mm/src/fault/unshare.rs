@@ -123,10 +123,11 @@ impl Unshare {
     }
 
     /// Whether the page maps a file and is written like any other page of a private area: not by a
-    /// debugger, and not in an area with tracked writes.
+    /// debugger, and not in an area with tracked writes or a watcher.
     pub(crate) fn is_of_file(&self) -> bool {
         let (flags, prot) = (self.area.flags, self.area.prot);
-        let told_apart = flags.intersects(AreaFlags::SHARED | AreaFlags::TRACKED);
+        let told_apart =
+            flags.intersects(AreaFlags::SHARED | AreaFlags::TRACKED | AreaFlags::WATCH);
         self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
     }
 

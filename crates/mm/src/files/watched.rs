@@ -10,8 +10,8 @@ use crate::cache::{FilePages, Store, leaf_order, map_around};
 use crate::fault::FilePage;
 use crate::folio::FolioFlags;
 use crate::limits::POPULATE_ORDER;
-use crate::space::{Advice, View, WatchFor};
-use crate::spaces::Answer;
+use crate::space::{Advice, Space, View, WatchFor};
+use crate::spaces::{Answer, Answered};
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
@@ -61,10 +61,27 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// Maps the pages of `span`, in watched areas, with the content that their watcher gives; from
+    /// the first on, until one is there already ([`Error::Present`]). The areas' rights do not
+    /// matter for that. Programs whose faults returned [`Need::Watcher`](crate::Need::Watcher) try
+    /// again then.
+    ///
+    /// [`Answered::end`] has the reason why not all pages were mapped: [`Error::Present`] at a page
+    /// that the space, or for another answer than [`Cached`](Answer::Cached) its file, has;
+    /// [`Error::NoArea`] at one that is not watched; [`Error::Missing`] where the
+    /// file has no such page, or the function could not write the content;
+    /// [`Error::Invalid`] for pages that programs may not map, and where the area shows a file that
+    /// does not live in memory; [`Error::NoMemory`], [`Error::OverLimit`].
+    pub fn answer(&self, space: &Space<A>, span: PageSpan, answer: &mut Answer<'_>) -> Answered {
+        self.spaces().answer_with(space, span, answer, &|view, fault, answer| {
+            self.answer_page(view, fault, answer)
+        })
+    }
+
     /// Answers for a page of a file in memory, and those behind it in its clipped area: inserts a
     /// folio with the content, or finds one, and maps it. Returns the pages that are mapped now;
     /// `None` when a change interfered. An inserted folio stays in the file then.
-    pub(crate) fn answer(
+    fn answer_page(
         &self,
         view: &View<'_, A, H>,
         fault: &FilePage,

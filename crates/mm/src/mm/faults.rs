@@ -8,7 +8,7 @@ use super::Mm;
 use crate::base::{Error, Stop};
 use crate::fault::plan::Reach;
 use crate::space::{AreaFlags, Request, Space, View};
-use crate::spaces::{Answer, Answered, Fault, Lack, Populated, Resolved, Served};
+use crate::spaces::{Fault, Lack, Populated, Resolved, Served};
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
@@ -89,26 +89,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<Populated, Stop> {
         self.spaces().populate(space, span, access, resched, &|view, lack, fault| {
             self.serve(view, lack, fault)
-        })
-    }
-
-    /// Maps the pages of `span`, in watched areas, with the content that their watcher gives; from
-    /// the first on, until one is there already ([`Error::Present`]). The areas' rights do not
-    /// matter for that. Programs whose faults returned [`Need::Watcher`](crate::Need::Watcher) try
-    /// again then.
-    ///
-    /// [`Answered::end`] has the reason why not all pages were mapped: [`Error::Present`] at a page
-    /// that the space, or for another answer than [`Cached`](Answer::Cached) its file, has;
-    /// [`Error::NoArea`] at one that is not watched; [`Error::Missing`] where the
-    /// file has no such page, or the function could not write the content;
-    /// [`Error::Invalid`] for pages that programs may not map, and where the area shows a file that
-    /// does not live in memory; [`Error::NoMemory`], [`Error::OverLimit`].
-    pub fn answer(&self, space: &Space<A>, span: PageSpan, answer: &mut Answer<'_>) -> Answered {
-        self.spaces().answer(space, span, answer, &|_view, fault, _answer| {
-            #[cfg(feature = "files")]
-            return self.files().answer(_view, fault, _answer);
-            #[cfg(not(feature = "files"))]
-            return Err(Error::Missing(fault.page).into());
         })
     }
 

@@ -104,12 +104,12 @@ impl Scene<'_, '_> {
             }
             true
         };
-        let done = self.mm.answer(self.space, pages, &mut Answer::Copy(write));
+        let done = self.mm.files().answer(self.space, pages, &mut Answer::Copy(write));
         (done.pages, done.end.err())
     }
 
     fn zero(&self, pages: PageSpan) -> (u64, Option<Stop>) {
-        let done = self.mm.answer(self.space, pages, &mut Answer::Zeroes);
+        let done = self.mm.files().answer(self.space, pages, &mut Answer::Zeroes);
         (done.pages, done.end.err())
     }
 
@@ -162,7 +162,7 @@ fn d8_an_answer_replaces_nothing_and_says_where_it_ended() {
         assert_eq!(scene.copy(span(5, 20), 0), (11, Some(Error::NoArea(START.add(16)).into())));
         let cannot = &mut |_: PageSpan, _: &FrameRun| false;
         scene.watch(span(16, 20), WatchFor::MISSING);
-        let done = scene.mm.answer(scene.space, span(16, 20), &mut Answer::Copy(cannot));
+        let done = scene.mm.files().answer(scene.space, span(16, 20), &mut Answer::Copy(cannot));
         assert_eq!((done.pages, done.end), (0, Err(Error::Missing(START.add(16)).into())));
         let bad = PageSpan::new(START, START);
         assert_eq!(scene.zero(bad), (0, Some(Error::Invalid.into())));
@@ -181,7 +181,7 @@ fn d8_a_page_that_the_file_has_is_a_minor_event() {
         scene.mm.discard(scene.space, span(0, PAGES)).expect("mapped");
         assert_eq!(scene.event(3, Access::Read), Some(WatchFor::MINOR));
         assert_eq!(scene.copy(span(3, 4), 70), (0, there), "the file has it");
-        let cached = |pages| scene.mm.answer(scene.space, pages, &mut Answer::Cached);
+        let cached = |pages| scene.mm.files().answer(scene.space, pages, &mut Answer::Cached);
         assert_eq!(
             (cached(span(3, 6)).pages, scene.event(6, Access::Read)),
             (3, Some(WatchFor::MINOR))
@@ -316,7 +316,7 @@ impl Scene<'_, '_> {
                     Act::Copy(word) => self.copy(pages, word),
                     Act::Zero => self.zero(pages),
                     _ => {
-                        let done = self.mm.answer(self.space, pages, &mut Answer::Cached);
+                        let done = self.mm.files().answer(self.space, pages, &mut Answer::Cached);
                         (done.pages, done.end.err())
                     }
                 };

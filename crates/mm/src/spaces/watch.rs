@@ -110,8 +110,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         space.has(Ever::Watched)
     }
 
-    /// See `Mm::answer`; `show` answers for a page of a shared file.
-    pub(crate) fn answer(
+    /// Maps missing pages of watched areas as their watcher says. Where there are files, it is
+    /// `Files::answer`.
+    #[cfg(not(feature = "files"))]
+    pub fn answer(&self, space: &Space<A>, span: PageSpan, answer: &mut Answer<'_>) -> Answered {
+        self.answer_with(space, span, answer, &|_, fault, _| Err(Error::Missing(fault.page).into()))
+    }
+
+    /// See `Files::answer`; `show` answers for a page of a shared file.
+    pub(crate) fn answer_with(
         &self,
         space: &Space<A>,
         span: PageSpan,

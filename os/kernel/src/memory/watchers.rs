@@ -93,7 +93,7 @@ impl Memory {
         let mut pages = 0;
         for _ in 0..TRIES {
             let left = PageSpan::new(span.start.add(pages), span.end);
-            let done = mm().answer(self.space(), left, answer);
+            let done = mm().files().answer(self.space(), left, answer);
             pages += done.pages;
             let is_eased = match done.end {
                 Err(Stop::Refuse(Error::NoMemory(_))) => shrink(),
@@ -105,7 +105,7 @@ impl Memory {
             }
         }
         let left = PageSpan::new(span.start.add(pages), span.end);
-        let done = mm().answer(self.space(), left, answer);
+        let done = mm().files().answer(self.space(), left, answer);
         Answered { pages: pages + done.pages, end: done.end }
     }
 

@@ -124,7 +124,7 @@ impl Request {
         let (at, words) = self.form();
         // These two were declared the wrong way round, and stay so.
         let way = if matches!(self, Self::Unregister | Self::Wake) { READ } else { READ_WRITE };
-        way | words * 8 << 16 | KIND | at
+        way | ((words * 8) << 16) | KIND | at
     }
 
     /// Its bit in a mask of requests.
