@@ -12,6 +12,7 @@ use crate::maps::MapsArgs;
 use crate::recorder::RecordArgs;
 use crate::report::ReportArgs;
 use crate::sim::SimArgs;
+use crate::text::LaunchArgs;
 use crate::watch::HoldArgs;
 
 /// Large-folio memory management, measured and explained.
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Predict what each setting of the folio sizes means for a program, and say which to choose
     Advise(AdviseArgs),
+    /// Start a program whose hot text is read ahead, by a map of it
+    Launch(LaunchArgs),
     /// Become a program that is watched
     #[command(hide = true)]
     Hold(HoldArgs),

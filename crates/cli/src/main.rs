@@ -22,6 +22,7 @@ mod size;
 mod stats;
 mod table;
 mod tape;
+mod text;
 mod threads;
 mod tlb;
 mod watch;
@@ -54,6 +55,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Record(record) => recorder::run(record, &host),
         Command::Advise(args) => advise::run(args, &host),
         Command::Hold(args) => watch::hold(args),
+        Command::Launch(args) => text::launch(args),
         Command::Stand(args) => advise::stand(args),
         Command::Report(report) => report::run(report),
         Command::Sim(sim) => sim::run(sim),

@@ -97,6 +97,13 @@ fn an_impossible_request_is_refused_in_one_sentence_with_status_2() {
         ("maps 4294967295", &["process 4294967295"]),
         ("record", &["required", "COMMAND"]),
         ("record true", &["true"]),
+        ("advise", &["required", "COMMAND"]),
+        ("advise --recording nosuch", &["no recording nosuch"]),
+        ("advise --recording a --weigh time", &["time", "faults, memory, tlb"]),
+        ("advise --recording a --verify", &["required", "COMMAND"]),
+        ("advise --recording a --fragmented 2", &["2", "from 0 to 1"]),
+        ("advise --recording a --snapshot 5d", &["5d", "a time is"]),
+        ("launch --map nosuch -- true", &["nosuch", "cannot be read"]),
     ] {
         assert_refused(&place.run(line), words);
     }

@@ -40,10 +40,10 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The row or invariant a test's name begins with: a letter from a to e, or i, and digits.
+/// The row or invariant a test's name begins with: a letter from a to f, or i, and digits.
 fn prefix(name: &str) -> Option<&str> {
     let (first, _) = name.split_once('_')?;
-    let digits = first.strip_prefix(['a', 'b', 'c', 'd', 'e', 'i'])?;
+    let digits = first.strip_prefix(['a', 'b', 'c', 'd', 'e', 'f', 'i'])?;
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(first)
 }
 

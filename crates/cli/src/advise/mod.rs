@@ -19,6 +19,7 @@
 mod advice;
 mod clones;
 mod cost;
+mod hot;
 mod json;
 mod layout;
 mod library;
@@ -30,10 +31,12 @@ mod reach;
 mod run;
 mod search;
 mod sheet;
+mod snapshot;
 mod show;
 mod verify;
 mod words;
 
 pub(crate) use clones::{StandArgs, stand};
+pub(crate) use linux::areas::Areas;
 pub(crate) use options::AdviseArgs;
 pub(crate) use run::run;

@@ -67,6 +67,13 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share,
           requires = "clones")]
     clone_writes: f64,
+    /// Instead, write a map of the program's hot text to this file, for `quire launch`
+    #[arg(long, value_name = "FILE")]
+    pub(super) text: Option<PathBuf>,
+    /// Instead, compare ways to restore the process from a snapshot, by its first seconds; a second
+    /// recording gives the recorded set
+    #[arg(long, value_name = "TIME", value_parser = recorder::duration, conflicts_with = "text")]
+    pub(super) snapshot: Option<Duration>,
     /// The page-table format of Quire's column: a CPU of another kind
     #[arg(long, value_enum, default_value_t = Isa::X86_64)]
     pub(super) isa: Isa,

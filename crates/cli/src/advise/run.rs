@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::advice::Advice;
 use super::options::AdviseArgs;
-use super::{json, sheet, show};
+use super::{hot, json, sheet, show, snapshot};
 use crate::bench::Format;
 use crate::host::Host;
 use crate::record;
@@ -15,6 +15,14 @@ use crate::record;
 pub(crate) fn run(args: &AdviseArgs, host: &Host) -> Result<()> {
     args.check(host)?;
     let tapes = args.tapes(host)?;
+    if let (Some(output), Some(tape)) = (&args.text, tapes.first()) {
+        let page = hot::page(args, tape, output)?;
+        return Ok(std::io::stdout().write_all(page.as_bytes())?);
+    }
+    if let (Some(time), Some(tape)) = (args.snapshot, tapes.first()) {
+        let page = snapshot::page(tape, tapes.get(1), time.as_secs_f64());
+        return Ok(std::io::stdout().write_all(page.as_bytes())?);
+    }
     let advice = Advice::new(args, &tapes, host)?;
     let text = match args.format {
         Format::Table => show::page(&advice),

@@ -206,13 +206,13 @@ fn spread(all: &Summary, unit: f64) -> String {
     format!("{median:.0} ({min:.0}–{max:.0})")
 }
 
-fn plain() -> Table {
+pub(super) fn plain() -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table
 }
 
-fn to_the_right(mut table: Table) -> Table {
+pub(super) fn to_the_right(mut table: Table) -> Table {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

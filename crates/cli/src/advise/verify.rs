@@ -1,13 +1,21 @@
 //! `--verify`: the program on this Linux, under each setting that is shown.
 
-use anyhow::{Context, Result};
 use std::ffi::OsString;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 
 use super::linux::Setting;
 use super::measure::{Measured, Run, run};
 use super::search::{Search, single};
+use crate::host::memory::Area;
 use crate::host::thp::Guard;
+use crate::size::Size;
 use crate::stats::Summary;
+
+/// Bytes of a block.
+const BLOCK: u64 = 2 << 20;
 
 /// A setting with what was measured under it.
 pub(super) type Proven = Vec<(Setting, Measured)>;
@@ -21,16 +29,31 @@ pub(super) fn verify(
     guard: &Guard,
 ) -> Result<Proven> {
     let mut all: Vec<Vec<Run>> = vec![Vec::new(); settings.len()];
+    let _known = known_to_background(guard)?;
     // Once for nothing: files come into the cache.
     run(command)?;
     for _ in 0..runs {
         for (setting, into) in settings.iter().zip(&mut all) {
             guard.put(&setting.switches(page)).context("a switch cannot be set")?;
+            sleep(SETTLE);
             into.push(run(command)?);
         }
     }
     let measured = settings.iter().zip(&all);
     Ok(measured.filter_map(|(setting, runs)| Some((*setting, Measured::of(runs)?))).collect())
+}
+
+/// The time in which the background has its first round after a switch was set.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Memory of this process that the background (khugepaged) looks at. While it has nothing to look
+/// at, Linux begins a round as soon as a program has memory for blocks: right at the start of each
+/// run. With this memory, it begins one when a switch is set, and then each ten seconds.
+fn known_to_background(guard: &Guard) -> Result<Area> {
+    guard.only(Size(BLOCK)).context("a switch cannot be set")?;
+    let mut area = Area::new(Size(BLOCK), 2 * BLOCK)?;
+    area.touch();
+    Ok(area)
 }
 
 /// The settings to run under: those that are shown, and each size alone where `every` says so.

@@ -40,3 +40,4 @@ mod tool;
 mod memory;
 
 pub(crate) use run::{Bounds, RecordArgs, duration, prepare, run, tape};
+pub(crate) use tool::program as find;

@@ -36,7 +36,7 @@ pub(super) fn absent(e: std::io::Error, name: &str, package: &str) -> anyhow::Er
 }
 
 /// Where the program is that a shell would run as `name`, symbolic links followed.
-pub(super) fn program(name: &OsStr) -> Result<PathBuf> {
+pub(crate) fn program(name: &OsStr) -> Result<PathBuf> {
     let named = Path::new(name);
     let found = if named.components().count() > 1 {
         Some(named.to_owned())

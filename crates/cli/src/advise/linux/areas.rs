@@ -9,7 +9,7 @@ const STACK: u64 = 1 << 14;
 
 /// Areas by their first pages. None overlaps another.
 #[derive(Clone, Default)]
-pub(in crate::advise) struct Areas {
+pub(crate) struct Areas {
     all: BTreeMap<u64, Area>,
     /// The area that was found last.
     last: Option<Area>,
@@ -17,7 +17,7 @@ pub(in crate::advise) struct Areas {
 
 impl Areas {
     /// The area of `page`.
-    pub(in crate::advise) fn find(&mut self, page: u64) -> Option<Area> {
+    pub(crate) fn find(&mut self, page: u64) -> Option<Area> {
         if let Some(last) = self.last.filter(|last| last.span.has(page)) {
             return Some(last);
         }
@@ -30,29 +30,29 @@ impl Areas {
     }
 
     /// The first area that begins behind `page`.
-    pub(in crate::advise) fn behind(&self, page: u64) -> Option<Area> {
+    pub(crate) fn behind(&self, page: u64) -> Option<Area> {
         self.all.range(page + 1..).next().map(|(_, area)| *area)
     }
 
     /// All areas, ascending.
-    pub(in crate::advise) fn iter(&self) -> impl Iterator<Item = &Area> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Area> {
         self.all.values()
     }
 
     /// The parts of areas within `span`, ascending.
-    pub(in crate::advise) fn within(&self, span: Span) -> Vec<Area> {
+    pub(crate) fn within(&self, span: Span) -> Vec<Area> {
         let first = self.all.range(..=span.start).next_back().map_or(span.start, |(at, _)| *at);
         let areas = self.all.range(first..span.end.max(first)).map(|(_, area)| area.part(span));
         areas.filter(|part| part.span.count() > 0).collect()
     }
 
     /// Whether any area has a page of `span`.
-    pub(in crate::advise) fn any(&self, span: Span) -> bool {
+    pub(crate) fn any(&self, span: Span) -> bool {
         self.all.range(..span.end).next_back().is_some_and(|(_, area)| area.span.end > span.start)
     }
 
     /// Adds an area where none is; it joins its neighbours where it can.
-    pub(in crate::advise) fn add(&mut self, area: Area) {
+    pub(crate) fn add(&mut self, area: Area) {
         self.last = None;
         let mut area = area;
         let before = self.all.range(..area.span.start).next_back().map(|(_, before)| *before);
@@ -67,7 +67,7 @@ impl Areas {
     }
 
     /// Takes all parts of areas within `span` away.
-    pub(in crate::advise) fn cut(&mut self, span: Span) -> Vec<Area> {
+    pub(crate) fn cut(&mut self, span: Span) -> Vec<Area> {
         self.last = None;
         let parts = self.within(span);
         for part in &parts {
@@ -87,7 +87,7 @@ impl Areas {
     }
 
     /// Changes all parts of areas within `span`.
-    pub(in crate::advise) fn change(&mut self, span: Span, change: impl Fn(&mut Area)) {
+    pub(crate) fn change(&mut self, span: Span, change: impl Fn(&mut Area)) {
         for mut part in self.cut(span) {
             change(&mut part);
             self.add(part);
@@ -95,7 +95,7 @@ impl Areas {
     }
 
     /// The stack above `page`, grown down to it, if there is one.
-    pub(in crate::advise) fn grow(&mut self, page: u64) -> Option<Area> {
+    pub(crate) fn grow(&mut self, page: u64) -> Option<Area> {
         let stack = self.behind(page).filter(|area| area.grows)?;
         if stack.span.end - page > STACK {
             return None;
@@ -108,7 +108,7 @@ impl Areas {
 
     /// Puts the areas of `from` at `to`, where none is any more; with `keep`, they also stay. Pages
     /// of `from` beyond the end of a shorter target are gone already.
-    pub(in crate::advise) fn relocate(&mut self, from: Span, to: Span, keep: bool) -> Moved {
+    pub(crate) fn relocate(&mut self, from: Span, to: Span, keep: bool) -> Moved {
         let kept = Span::of(from.start, from.count().min(to.count()));
         let more = Span { start: to.start + kept.count(), end: to.end };
         let last = self.within(kept).last().copied().filter(|_| more.count() > 0);
@@ -129,17 +129,17 @@ impl Areas {
     }
 
     /// Changes the rights within `span`.
-    pub(in crate::advise) fn protect(&mut self, span: Span, rights: Rights) {
+    pub(crate) fn protect(&mut self, span: Span, rights: Rights) {
         self.change(span, |area| area.rights = rights);
     }
 }
 
 /// The result of a move.
-pub(in crate::advise) struct Moved {
+pub(crate) struct Moved {
     /// The areas that have another place now, as they were.
-    pub(in crate::advise) parts: Vec<Area>,
+    pub(crate) parts: Vec<Area>,
     /// The new area behind them.
-    pub(in crate::advise) rest: Option<Area>,
+    pub(crate) rest: Option<Area>,
 }
 
 impl Area {
