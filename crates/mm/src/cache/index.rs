@@ -111,8 +111,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     #[inline]
     pub(super) fn find_once(&self, page: u64) -> (Entry, FilePages) {
-        let place = self.tree.walk(page, 0);
-        let entry = place.map_or_else(|| self.root(), |place| self.covering(&place));
+        let (place, entry) = self.place_and_entry(page);
         let pages = FilePages::block(page, entry.order());
         match entry {
             // The root itself is only for the block at page 0.
@@ -121,6 +120,29 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             }
             _ => (Entry::Empty, FilePages::new(page, page + 1)),
         }
+    }
+
+    /// The place of `page` in the lowest node there is, if there is one, and the entry that covers
+    /// it.
+    #[inline]
+    fn place_and_entry(&self, page: u64) -> (Option<Spot>, Entry) {
+        loop {
+            if let Some(place) = self.tree.walk(page, 0) {
+                return (Some(place), self.covering(&place));
+            }
+            let root = self.root();
+            // Another CPU may have put a node above the folio of the root since the walk: it is
+            // not gone.
+            if self.tree.top(page, 0).is_none() {
+                return (None, root);
+            }
+        }
+    }
+
+    /// Whether `folio` is at `page`, and is clean. A caller that drops the content of a folio needs
+    /// this; that no dirty folio was found there is not enough.
+    pub(crate) fn is_clean(&self, page: u64, folio: Folio) -> bool {
+        self.find(page).0 == Entry::Folio { folio, dirty: false }
     }
 
     /// The first folio that has a page in `pages`, and which pages of the file it has.

@@ -81,6 +81,24 @@ fn loom_b1_a_folio_that_is_marked_beside_a_sweep_is_found_by_the_next() {
     });
 }
 
+/// The folio of the root goes below a node when another page comes.
+#[test]
+fn loom_b1_a_folio_is_found_while_the_index_grows_above_it() {
+    loom::model(|| {
+        let index = bare();
+        let first = put(index, 0, 0);
+        assert!(index.set_dirty(0, first, true));
+        let other = thread::spawn(move || {
+            let node = index.tree.meta.forge(FrameSpan::new(Pfn::new(0), 1), true);
+            index.insert(1, folio(1, 0), &mut Some(node)).expect("one node is enough");
+        });
+        let is_there = Entry::Folio { folio: first, dirty: true };
+        assert_eq!(index.find(0), (is_there, FilePages::new(0, 1)));
+        assert_eq!(swept(index), Some(0), "a dirty page was lost");
+        other.join().expect("no thread panics");
+    });
+}
+
 #[test]
 fn loom_b1_two_marks_beside_each_other_are_found_also_when_one_is_taken_away() {
     loom::model(|| {

@@ -17,6 +17,10 @@ mod pin;
 mod tests;
 #[cfg(all(test, not(loom), feature = "files", feature = "check"))]
 mod file_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod meanwhile_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod group_tests;
 
 pub use frames::{FrameInfo, FrameUse};
 pub use manager::{Mm, Parts};

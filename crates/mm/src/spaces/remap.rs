@@ -135,13 +135,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let flags = area.flags - AreaFlags::TRACKED;
         let set = change.writer().set(Area { span, flags, backing, ..area });
         debug_assert!(left.and(set).is_ok(), "the tree was stocked and the place is free");
-        if stays {
-            // Faults wait until it is flushed; see `Section::hold`.
-            change.move_entries(old, span.start, PageSpan::new(old.start, old.start));
-        } else {
-            change.move_entries(old, span.start, self.hole(space, old));
-            change.open();
-        }
+        let hole = match stays {
+            true => PageSpan::new(old.start, old.start),
+            false => self.hole(space, old),
+        };
+        // Both places are held until the flush: a fault or a page-out at the new place flushes that
+        // place alone, and would free or lend a frame that CPUs still reach at the old one.
+        change.move_entries(old, span.start, hole);
         change.count(Event::EntriesMoved);
         Ok(span)
     }
