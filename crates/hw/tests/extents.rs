@@ -167,3 +167,14 @@ fn a1_an_extent_belongs_to_the_largest_class_that_is_not_larger() {
         assert_eq!(chosen.choice(u64::MAX, reuse), chosen.choice(1 << 30, reuse));
     }
 }
+
+#[test]
+fn a5_a_choice_by_features_alone_claims_no_speed() {
+    for chosen in [Chosen::default_for_cpu(), Chosen::default_with_vectors()] {
+        for (log2, reuse) in (10..=32).flat_map(|log2| [(log2, Reuse::Soon), (log2, Reuse::Later)])
+        {
+            let choice = chosen.choice(1 << log2, reuse);
+            assert_eq!((choice.mb_per_s, choice.clear_mb_per_s), (0, 0), "nothing was measured");
+        }
+    }
+}

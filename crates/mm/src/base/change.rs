@@ -33,12 +33,16 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         Change { base: self, space, section: Section::begin(self.view(space)), counted: 0 }
     }
 
-    /// Flushes, and frees the frames and slots that a change removed.
+    /// Flushes, and frees the frames and slots that a caller took out without a change.
+    ///
+    /// A change under way may have moved these pages here, and CPUs still reach their frames at the
+    /// old place: then all of the space is flushed.
     #[inline]
     pub(crate) fn settle(&self, space: &Space<A>, gather: &mut Gather) {
-        if !gather.is_empty() {
-            self.settle_all(space, gather);
+        if gather.due().is_some_and(|due| space.areas.is_held(due.span())) {
+            gather.flush_space();
         }
+        self.settle_all(space, gather);
     }
 
     /// Flushes the translations of `due`, if there are any.
@@ -50,7 +54,14 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         }
     }
 
+    #[inline]
     fn settle_all(&self, space: &Space<A>, gather: &mut Gather) {
+        if !gather.is_empty() {
+            self.settle_some(space, gather);
+        }
+    }
+
+    fn settle_some(&self, space: &Space<A>, gather: &mut Gather) {
         let settled = gather.settle(&self.phys, self.hw, space.target());
         self.count(Event::Flush, settled.flushes);
         self.count(Event::Invalidations, settled.invalidations);
@@ -119,7 +130,7 @@ impl<'a, A: Arch, H: Hardware> Change<'a, A, H> {
 
     /// Flushes and frees the pages taken so far.
     pub(crate) fn settle(&mut self) {
-        self.base.settle(self.space, self.section.gathered());
+        self.base.settle_all(self.space, self.section.gathered());
     }
 
     /// Counts the entries that changed since the last such call as `event`.

@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 
 use super::stores::folios_in;
 use super::{Base, Error};
-use crate::cache::{Entry, FileId, FilePages, Index, Store};
+use crate::cache::{FileId, FilePages, Index, Store};
 use crate::folio::{Folio, FolioFlags};
 use crate::swap::{Slots, SwapEntry};
 use crate::table::Marks;
@@ -90,8 +90,8 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         if busy || !known.contains(FolioFlags::UPTODATE) {
             return false;
         }
-        let is_dirty = || matches!(device.index.find(at.start).0, Entry::Folio { dirty: true, .. });
-        let may_go = || keep == Keep::IfHeld && cached.is_idle() && !is_dirty();
+        let is_clean = || device.index.is_clean(at.start, folio);
+        let may_go = || keep == Keep::IfHeld && cached.is_idle() && is_clean();
         if !device.slots.is_unreferred(at) && !may_go() {
             return false;
         }

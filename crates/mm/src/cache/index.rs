@@ -124,6 +124,12 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         }
     }
 
+    /// Whether `folio` is at `page`, and is clean. A caller that drops the content of a folio needs
+    /// this; that no dirty folio was found there is not enough.
+    pub(crate) fn is_clean(&self, page: u64, folio: Folio) -> bool {
+        self.find(page).0 == Entry::Folio { folio, dirty: false }
+    }
+
     /// The first folio that has a page in `pages`, and which pages of the file it has.
     pub(crate) fn next(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
         self.steady(|| self.next_once(pages), |_| false)

@@ -292,3 +292,10 @@ fn b1_the_index_agrees_with_an_ordered_map() {
 fn b1_the_index_of_large_nodes_agrees_with_an_ordered_map() {
     random::<Arm64k>(Config::arm64_64k());
 }
+
+#[test]
+fn b1_a_file_that_was_never_open_has_nothing() {
+    let file = File::new();
+    assert_eq!((file.smallest(), file.pages(), file.store()), (Order::ZERO, 0, None));
+    assert!(!file.holds_code());
+}

@@ -8,7 +8,7 @@ use quire_units::Pfn;
 use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
-use crate::cache::{Entry, FilePages, Store, file_of, page_of};
+use crate::cache::{FilePages, Store, file_of, page_of};
 use crate::folio::FolioFlags;
 use crate::spaces::Loss;
 use crate::sync::spin_loop;
@@ -44,9 +44,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 Ok(())
             }));
         });
-        let is_dirty = matches!(file.index.find(at.start).0, Entry::Folio { dirty: true, .. });
+        let is_clean = file.index.is_clean(at.start, folio);
         // A write to the store that is under way may not arrive.
-        let has_it = !is_dirty && !known.contains(FolioFlags::WRITING);
+        let has_it = is_clean && !known.contains(FolioFlags::WRITING);
         if !has_it || store == Some(Store::Memory) {
             return Some(done.map(|()| Loss::Content));
         }

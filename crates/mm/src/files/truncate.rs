@@ -6,7 +6,7 @@ use quire_units::PageSpan;
 
 use super::{Files, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
-use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Note, Store};
+use crate::cache::{FILE_PAGES_MAX, FileId, FilePages, Note, Store};
 use crate::folio::Folio;
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
@@ -91,8 +91,8 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             return dropped;
         }
         let Some(cached) = self.cached(at.start, folio) else { return false };
-        let is_dirty = matches!(self.index.find(at.start).0, Entry::Folio { dirty: true, .. });
-        if !cached.is_idle() || is_dirty || self.store() == Some(Store::Memory) {
+        let may_go = cached.is_idle() && self.index.is_clean(at.start, folio);
+        if !may_go || self.store() == Some(Store::Memory) {
             return false;
         }
         // The check and the end of its identity are under one lock: no CPU can map and write it in

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{FrameSpan, Order, Vpn};
 
-use super::{Counts, Folio, Folios, Home};
+use super::{Counts, Folio, FolioFlags, Folios, Home};
 use crate::phys::{CpuCache, Kind, Phys, Slot, Zone};
 
 const HOME: Home = Home::new(0, Vpn::new(0));
@@ -115,5 +115,44 @@ fn i7_part_of_a_run_ends_with_its_folio() {
         assert_eq!(part, FrameSpan::new(first.add(2), 2));
         let part = folio.part_of(FrameSpan::new(first.add(1), 2));
         assert_eq!(part, FrameSpan::new(first.add(1), 2));
+    });
+}
+
+#[test]
+fn e1_a_caller_may_hold_a_folio_up_to_half_of_the_count() {
+    with(|phys, folios| {
+        let run = take(phys, 0);
+        let folio = Folio { head: run.start(), order: Order::ZERO };
+        folios.adopt_mapped(run, Order::ZERO, HOME);
+        let most = u16::MAX / 2;
+        assert!((0..most).all(|_| folios.hold(folio)));
+        assert!(!folios.hold(folio), "the rest is for the library");
+        assert_eq!(folios.counts(folio), Counts { refs: most, pins: 0, mapped: 1 });
+        assert!((0..most).all(|_| folios.put(folio).is_none()));
+        assert!(folios.hold(folio), "there is room again");
+    });
+}
+
+#[test]
+fn e1_a_folio_that_no_index_took_leaves_no_count_behind() {
+    with(|phys, folios| {
+        let run = take(phys, 1);
+        let folio = folios.adopt_cached(&run, Order::new(1), 7, FolioFlags::empty());
+        assert_eq!(folios.counts(folio).refs, 2, "of the index, and of its filler");
+        folios.unadopt(folio);
+        assert_eq!(
+            (folios.counts(folio), folios.of(folio.head)),
+            (Counts { refs: 0, pins: 0, mapped: 0 }, None)
+        );
+        phys.free(quire_units::CpuId::new(0), run);
+        assert_eq!(phys.free_frames(), 64);
+    });
+}
+
+#[test]
+fn e1_no_fact_is_recorded_about_frames_that_are_on_no_record() {
+    with(|phys, folios| {
+        let beyond = Folio { head: phys.meta().span().end(), order: Order::ZERO };
+        assert!(!folios.mend(beyond) && !folios.identify(beyond, 7));
     });
 }

@@ -23,6 +23,10 @@ mod file_tests;
 mod watch_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod migrate_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod meanwhile_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod group_tests;
 
 pub use frames::{FrameInfo, FrameUse};
 pub use manager::{Mm, Parts};

@@ -281,3 +281,14 @@ fn a1_what_the_embedder_gives_back_counts_as_written() {
         mm.destroy(space);
     });
 }
+
+#[test]
+fn e1_the_hardware_hears_of_each_frame_that_leaves_use() {
+    with(|machine, mm, space| {
+        let run = mm.base().frames(Order::new(2), true).expect("memory");
+        let before = machine.counts();
+        mm.base().free(run);
+        assert_eq!((machine.counts() - before).frames_freed, 4);
+        mm.destroy(space);
+    });
+}

@@ -4,11 +4,12 @@
 use std::boxed::Box;
 use std::vec::Vec;
 
+use loom::sync::atomic::Ordering;
 use loom::thread;
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
-use super::{CpuCache, Phys, Slot};
+use super::{CpuCache, Kind, Meta, Phys, Slot};
 
 const CPUS: [CpuId; 2] = [CpuId::new(0), CpuId::new(1)];
 
@@ -100,5 +101,23 @@ fn loom_parts_of_one_block_freed_at_once_merge() {
         phys.free(CPUS[0], low);
         other.join().expect("no thread panics");
         settle(phys, [None, None], 64);
+    });
+}
+
+/// A frame whose last use left a count behind becomes a table.
+#[test]
+fn loom_e1_a_table_that_is_known_as_one_has_the_counts_of_a_new_one() {
+    loom::model(|| {
+        let slots: Vec<Slot> = (0..1).map(|_| Slot::default()).collect();
+        let (frame, meta) = (Pfn::new(0), Meta::new(Pfn::new(0), slots.leak()));
+        meta.at(frame).counts.store(3, Ordering::Relaxed);
+        let other = thread::spawn(move || {
+            let slot = meta.at(frame);
+            if slot.state().kind() == Kind::Table {
+                assert_eq!(slot.counts.load(Ordering::Relaxed), 0, "of its former life");
+            }
+        });
+        meta.adopt(meta.forge(FrameSpan::new(frame, 1), true), Kind::Table, 0);
+        other.join().expect("no thread panics");
     });
 }

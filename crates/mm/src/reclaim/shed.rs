@@ -16,9 +16,7 @@ use quire_units::PageSpan;
 use super::Reclaim;
 use super::quest::Quest;
 use crate::base::{AllSpaces, folios_in};
-use crate::cache::{
-    Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, file_of, page_of,
-};
+use crate::cache::{FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, file_of, page_of};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{AreaFlags, Space};
 use crate::table::Gather;
@@ -161,7 +159,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             && window.pages.contains(page_of(owner))
             && folios.idle(folio) >= idle
             && folios.counts(folio).pins == 0
-            && matches!(window.index.find(page_of(owner)).0, Entry::Folio { dirty: false, .. })
+            && window.index.is_clean(page_of(owner), folio)
     }
 
     /// Drops the old pages of a window that no space maps; returns how many.

@@ -92,13 +92,21 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Cleans the leaves of folios that hold zeroes, and flushes.
     fn clean_zeroes(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        let folios = self.base().folios();
         let mut change = self.base().change(space);
         change.prepare(span, 0)?;
         // Tracking may have begun since the caller looked.
         if !self.spaces().areas(space, span).all(|area| may_drop(&area)) {
             return Ok(());
         }
-        let forgets = |folio, piece, attrs| self.is_own_zero(folio, piece, attrs);
+        let forgets = |folio, piece, attrs| {
+            let is_zero = self.is_own_zero(folio, piece, attrs);
+            // A cleared dirty bit would no longer show whether it was written since it was freed.
+            if is_zero && folios.is_lazy(folio) {
+                folios.set_lazy(folio, false);
+            }
+            is_zero
+        };
         change.forget(span, Attrs::DIRTY, forgets, |marks| marks);
         Ok(())
     }
@@ -116,7 +124,11 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             if tables.first_folio(here, hold).is_none() {
                 continue;
             }
+            // The look above may have come between another CPU's clear of the dirty bits and its
+            // flush: a store meanwhile set none. With the table locked, and no change there, each
+            // store since this look does.
             let may = view.areas_allow(here, may_drop);
+            let may = may.map(|may| || may() && self.is_zero(folio.span()));
             let gone = may.map(|may| tables.discard(here, folio, &mut gather, may));
             match gone.unwrap_or(Discard::Shared) {
                 Discard::Gone => dropped += here.count(),

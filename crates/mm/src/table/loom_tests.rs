@@ -4,17 +4,18 @@
 use std::boxed::Box;
 use std::vec::Vec;
 
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 use quire_arch::{Arch, Attrs, Level, X86_64};
 use quire_hw::{FrameRun, Memory};
-use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::{Divided, Division, FOREIGN, Gather, Tables, What};
+use super::{Divided, Division, FOREIGN, Gather, Tables, Target, What};
 use crate::folio::{Folio, Folios, Home};
 use crate::phys::{Kind, Meta, Slot, State};
 use crate::space::tree::AreaTree;
 use crate::space::{Area, AreaFlags, Backing, Space};
+use crate::tags::Tag;
 
 /// Every page.
 const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(u64::MAX) };
@@ -349,5 +350,27 @@ fn loom_c3_a_folio_is_divided_before_it_is_shared_or_not_at_all() {
             Divided::Shared => assert_eq!(mapped(0), Some((folio.order, 4, 0))),
             other => panic!("{other:?}"),
         }
+    });
+}
+
+/// A change without a flush of the CPU that enters beside it: the CPU walks the new words.
+#[test]
+fn loom_i6_a_cpu_that_enters_beside_a_change_sees_it_or_is_flushed() {
+    loom::model(|| {
+        let tag: &'static Tag = Box::leak(Box::new(Tag::new(Asid(1))));
+        let word: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(1)));
+        let cpu = CpuId::new(1);
+        let other = thread::spawn(move || {
+            tag.join(cpu);
+            // The write of the root register.
+            fence(Ordering::SeqCst);
+            word.load(Ordering::Relaxed)
+        });
+        word.store(0, Ordering::Relaxed);
+        let target = Target { tag: Some(tag), root: CHAIN[0] };
+        let flush = target.order(None, false).expect("it has a tag");
+        let is_flushed = flush.cpus.contains(cpu);
+        let seen = other.join().expect("no thread panics");
+        assert!(seen == 0 || is_flushed, "it uses what is gone");
     });
 }

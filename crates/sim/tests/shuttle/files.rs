@@ -16,7 +16,10 @@ use crate::scene::{Runner, Scene, play};
 const PAGES: u64 = 4;
 
 /// Plays `model` with a file of some pages, all of which the first space shows.
-fn with_file<A: Arch>(config: Config, model: fn(&Scene<'_, '_, '_, A>, FileId, Vpn)) {
+pub(crate) fn with_file<A: Arch>(
+    config: Config,
+    model: impl FnOnce(&Scene<'_, '_, '_, A>, FileId, Vpn),
+) {
     play::<A>(config, |scene| {
         let file = scene.mm.files().open(Store::ReadWrite, PAGES, Order::ZERO).expect("it is free");
         let start = scene.span().end.add(16);
@@ -130,7 +133,7 @@ fn b1_no_cpu_has_a_page_beyond_the_end() {
 }
 
 /// Collapses pages of the file while other threads hold them.
-fn collapse<A: Arch>(runner: &Runner<'_, '_, '_, A>, start: Vpn) {
+pub(crate) fn collapse<A: Arch>(runner: &Runner<'_, '_, '_, A>, start: Vpn) {
     let scene = runner.scene;
     let all = PageSpan::new(start, start.add(PAGES));
     for _ in 0..3 {

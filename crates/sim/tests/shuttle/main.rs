@@ -5,6 +5,7 @@
 //! * [`turns`]: the machine, with a turn for others before each of its steps.
 //! * [`scene`]: a small system, and programs in it.
 //! * [`forks`], [`leaving`], [`files`], [`areas`]: the models, by what meets what.
+//! * [`pairs`]: each call that takes memory back beside each that changes a space.
 //!
 //! Two schedulers choose the orders: one by chance at each step, and one (PCT) that lets a thread
 //! run until one of a few random steps, which finds faults that need a thread to stop for long in
@@ -16,6 +17,7 @@ mod areas;
 mod files;
 mod forks;
 mod leaving;
+mod pairs;
 mod scene;
 mod turns;
 
@@ -36,8 +38,13 @@ const STACK_BYTES: usize = 4 << 20;
 
 /// Runs `model` in many orders.
 fn explore(model: fn()) {
-    let many = std::env::var("QUIRE_SCHEDULES").ok().and_then(|many| many.parse().ok());
-    let schedules = many.unwrap_or(SCHEDULES);
+    explore_some(SCHEDULES, model);
+}
+
+/// Runs `model` in `many` orders of each scheduler, or in as many as the environment says.
+fn explore_some(many: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
+    let asked = std::env::var("QUIRE_SCHEDULES").ok().and_then(|many| many.parse().ok());
+    let schedules = asked.unwrap_or(many);
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS);

@@ -173,6 +173,12 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
         act()
     }
 
+    /// An operation that clears dirty bits on purpose.
+    pub(crate) fn cleaning<T>(&self, name: &'static str, act: impl FnOnce() -> T) -> T {
+        let _op = self.cpu.operation(name).cleans();
+        act()
+    }
+
     fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<(), Error> {
         match self.operation("fault", || self.scene.mm.fault(space, page, access)) {
             Ok(_) => {}

@@ -1,0 +1,96 @@
+//! Groups at their limits, and swap devices that are none.
+
+use std::vec::Vec;
+
+use quire_arch::X86_64;
+use quire_machine::{Config, Machine, Ram};
+use quire_units::{Access, Asid, Order, PageSpan, Vpn};
+
+use crate::cache::{File, FileId, Store};
+use crate::fault::SizePolicy;
+use crate::phys::{CpuCache, Slot, Zone};
+use crate::space::{At, GroupId, Request, Space};
+use crate::stats::Counters;
+use crate::swap::Swap;
+use crate::{Error, Group, Mm, Parts, Stop};
+
+type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
+
+const START: Vpn = Vpn::new(4096);
+
+/// A system with a swap device and a group.
+fn with(test: impl FnOnce(&MachineMm<'_, '_>, FileId, GroupId)) {
+    let mut ram = Ram::new(4 << 20).expect("the host has 4 MiB");
+    let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
+    let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
+    let (mut caches, counters, mut zones) =
+        ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
+    let groups = [const { Group::new() }; 8];
+    let (files, swaps) = ([File::new(), File::new()], [Swap::new()]);
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones)
+        .groups(&groups)
+        .files(&files)
+        .swaps(&swaps);
+    let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
+    mm.add(run).expect("the zone is RAM");
+    (1..=9)
+        .for_each(|order| mm.policy().set_size(Order::new(order), SizePolicy::Never).unwrap_or(()));
+    let swap = mm.paging().swap_on(256).expect("memory");
+    let group = mm.groups().create(None).expect("there is room");
+    test(&mm, swap, group);
+    assert_eq!(machine.verdict(), Ok(()));
+}
+
+/// A space with pages, each of which is written once and has a frame of its own.
+fn space(mm: &MachineMm<'_, '_>, asid: u16, pages: u64, written: u64) -> Space<X86_64> {
+    let window = PageSpan::new(START, Vpn::new(8192));
+    let space = mm.space(Asid(asid), window).expect("memory");
+    mm.map(&space, &Request::anon(pages).at(At::Fixed(START))).expect("free");
+    for page in 0..written {
+        mm.fault(&space, START.add(page), Access::Write).expect("memory");
+    }
+    space
+}
+
+#[test]
+fn d6_a_space_that_joins_takes_the_room_that_the_group_was_lent() {
+    with(|mm, _, group| {
+        mm.groups().set_limit(group, 8).expect("it is a group");
+        let (member, other) = (space(mm, 1, 16, 2), space(mm, 2, 16, 6));
+        mm.groups().join(&member, Some(group)).expect("it is a group");
+        let relieved = mm.reclaim().relieve(group, [&member].as_slice()).expect("there is room");
+        assert_eq!((relieved.usage, relieved.room), (2, 6));
+        mm.groups().join(&other, Some(group)).expect("it is a group");
+        let fault = mm.fault(&member, START.add(2), Access::Write);
+        assert_eq!(fault.err(), Some(Stop::Refuse(Error::OverLimit(group))), "all 8 are in use");
+        mm.destroy(member);
+        mm.destroy(other);
+    });
+}
+
+#[test]
+fn d6_a_group_is_relieved_as_soon_as_it_is_in_its_margin_or_at_its_limit() {
+    // A sixteenth of 32 is to be free; a limit below 16 has no margin, and is full when it is used
+    // up.
+    for (limit, usage, paged_out) in [(32, 30, 0), (32, 31, 1), (32, 32, 2), (8, 7, 0), (8, 8, 1)] {
+        with(|mm, _, group| {
+            let space = space(mm, 1, 64, usage);
+            mm.groups().join(&space, Some(group)).expect("it is a group");
+            mm.groups().set_limit(group, limit).expect("it is a group");
+            let relieved = mm.reclaim().relieve(group, [&space].as_slice());
+            let relieved = relieved.map(|relieved| relieved.paged_out);
+            assert_eq!(relieved, Ok(paged_out), "{usage} of {limit}");
+            mm.destroy(space);
+        });
+    }
+}
+
+#[test]
+fn d2_a_file_that_is_no_swap_device_is_not_switched_off() {
+    with(|mm, swap, _| {
+        let file = mm.files().open(Store::ReadWrite, 4, Order::ZERO).expect("a free file");
+        assert_eq!(mm.paging().swap_off(file), Err(Error::NoFile));
+        assert_eq!(mm.paging().swap_off(swap), Ok(()));
+        assert_eq!(mm.paging().swap_off(swap), Err(Error::NoFile), "it is off already");
+    });
+}
