@@ -2,7 +2,7 @@
 //! them in place.
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::Hardware;
 use quire_units::{Asid, PageSpan};
 
 use super::Mm;
@@ -15,21 +15,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// As there, and [`Error::NoMemory`].
     pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
-        self.space_over(self.base().table_frame()?, asid, window)
-    }
-
-    /// As [`space_in`](Self::space_in).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn space_over(
-        &self,
-        root: FrameRun,
-        asid: Asid,
-        window: PageSpan,
-    ) -> Result<Space<A>, Error> {
         let mut place = None;
-        self.space_in(&mut place, root, asid, window)?;
+        self.space_in(&mut place, self.base().table_frame()?, asid, window)?;
         place.ok_or(Error::Invalid)
     }
 
@@ -38,21 +25,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// As there.
     pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
-        self.fork_over(parent, self.base().table_frame()?, asid)
-    }
-
-    /// As [`fork_in`](Self::fork_in).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn fork_over(
-        &self,
-        parent: &Space<A>,
-        root: FrameRun,
-        asid: Asid,
-    ) -> Result<Space<A>, Error> {
         let mut place = None;
-        self.fork_in(&mut place, parent, root, asid)?;
+        self.fork_in(&mut place, parent, self.base().table_frame()?, asid)?;
         place.ok_or(Error::Invalid)
     }
 

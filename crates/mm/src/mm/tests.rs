@@ -86,7 +86,7 @@ fn e3_a_space_with_a_bad_window_or_root_costs_nothing() {
             assert_eq!(mm.space(Asid(2), window).err(), Some(Error::Invalid));
         }
         let pair = mm.allocator().alloc(CpuId::new(0), Order::new(1)).expect("memory");
-        assert_eq!(mm.space_over(pair, Asid(2), WINDOW).err(), Some(Error::Invalid));
+        assert_eq!(mm.space_in(&mut None, pair, Asid(2), WINDOW).err(), Some(Error::Invalid));
         mm.allocator().set_fail_plan(FailPlan::Nth(1));
         assert_eq!(mm.space(Asid(2), WINDOW).err(), Some(Error::NoMemory(Order::ZERO)));
         assert_eq!(check::system(mm, &[&space]).map(|totals| totals.held), Ok(0));
