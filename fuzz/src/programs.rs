@@ -35,7 +35,8 @@ impl Keys for Idle {
 
 fn with_caller<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
     let wake: Arc<dyn Wake> = Arc::new(Idle);
-    act(&Caller { pid: 1, tid: 1, now: Time::default(), wake: &wake })
+    let may = &quire_linux::credentials::ROOT;
+    act(&Caller { pid: 1, tid: 1, may, now: Time::default(), wake: &wake })
 }
 
 /// A file in memory.

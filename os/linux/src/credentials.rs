@@ -84,7 +84,7 @@ impl Ids {
     pub fn set_two(&mut self, [real, effective]: [u32; 2], is_free: bool) -> Result<()> {
         let may_be_real = [self.real, self.effective, KEEP].contains(&real);
         let may_be_effective = effective == KEEP || self.has(effective);
-        if !is_free && !(may_be_real && may_be_effective) {
+        if !(is_free || may_be_real && may_be_effective) {
             return Err(Errno::EPERM);
         }
         let old = *self;

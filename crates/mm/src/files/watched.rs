@@ -6,7 +6,7 @@ use quire_units::{Access, PageSpan};
 
 use super::{Files, OpenFile};
 use crate::base::{Error, Need, Stop};
-use crate::cache::{FilePages, Store, leaf_order, map_around};
+use crate::cache::{Entry, FilePages, Store, leaf_order, map_around};
 use crate::fault::FilePage;
 use crate::folio::FolioFlags;
 use crate::limits::POPULATE_ORDER;
@@ -33,6 +33,17 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             Some(event) => Err(Need::Watcher(event).into()),
             None => Ok(()),
         }
+    }
+
+    /// The first pages of `wanted`, up to one that is not in memory.
+    fn cached_from(&self, wanted: FilePages) -> FilePages {
+        let mut end = wanted.start;
+        while end < wanted.end
+            && let (Entry::Folio { .. }, found) = self.index.find(end)
+        {
+            end = found.end;
+        }
+        FilePages::new(wanted.start, end.min(wanted.end))
     }
 
     /// Inserts a folio with the answer's content, from the page that faulted on. Returns its pages.
@@ -99,7 +110,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             return Err(missing.into());
         }
         let pages = match answer {
-            Answer::Cached => wanted,
+            Answer::Cached => file.cached_from(wanted),
             _ => file.answer_missing(view, fault, wanted, answer)?,
         };
         let around = PageSpan::new(fault.page, fault.page.add(pages.end - fault.at));

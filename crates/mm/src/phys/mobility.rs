@@ -61,7 +61,8 @@ pub struct Borrowed {
 /// The groups that lie wholly in `zone`.
 pub(super) const fn groups_of(zone: FrameSpan) -> FrameSpan {
     let size = GROUP_ORDER.pages();
-    let start = zone.start.get().div_ceil(size) * size;
-    let end = zone.end().get() / size * size;
+    let start = zone.start.get().div_ceil(size).saturating_mul(size);
+    // A span that no memory has is refused later: see `Phys::new`.
+    let end = zone.start.get().saturating_add(zone.count) / size * size;
     FrameSpan::new(Pfn::new(start), end.saturating_sub(start))
 }

@@ -32,6 +32,8 @@ mod watch;
 
 #[cfg(test)]
 mod tree_tests;
+#[cfg(test)]
+mod words_tests;
 
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing, FileId};
