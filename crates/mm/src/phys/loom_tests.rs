@@ -9,7 +9,7 @@ use loom::thread;
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
-use super::{CpuCache, Kind, Meta, Phys, Slot};
+use super::{CpuCache, Kind, Meta, Phys, Slot, Zone};
 
 const CPUS: [CpuId; 2] = [CpuId::new(0), CpuId::new(1)];
 
