@@ -39,6 +39,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Stale`] when the areas have changed, or the place is no longer empty.
+    #[inline(always)]
     pub fn install<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,

@@ -376,7 +376,8 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                 evictor.settle();
             });
         }
-        for leaving in core::mem::take(&mut self.batch) {
+        // One by one, and in place: a batch is a large part of the stack.
+        while let Some(leaving) = self.batch.pop() {
             let Some(device) = self.own.base.device(leaving.device) else { continue };
             match self.demand.purpose {
                 Purpose::Write => self.paging.end_out(&leaving, &device, &mut self.done),

@@ -53,6 +53,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// Counts the size of a fault's folio, and the reasons against larger ones.
+    #[inline(always)]
     pub(crate) fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
         let cpu = self.base.hw.cpu().index();
         let order = installed.order;
