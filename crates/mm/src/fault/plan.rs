@@ -121,7 +121,6 @@ pub enum Reach {
 }
 
 /// Decides what `access` to `page` needs.
-#[inline(always)]
 pub fn decide<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     policy: &Policy,
@@ -215,7 +214,6 @@ fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq
 ///
 /// Blocks around a page are nested: each is the one below and its sibling, so that growing block
 /// by block loads each word once.
-#[inline(always)]
 fn empty_order<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     place: Place,

@@ -114,6 +114,12 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             _ => file.answer_missing(view, fault, wanted, answer)?,
         };
         let around = PageSpan::new(fault.page, fault.page.add(pages.end - fault.at));
+        // A page that the space has already ends the answer.
+        let present = view.tables().pieces(around).next().map(|seen| seen.pages.start);
+        let around = match present.filter(|page| *page > fault.page) {
+            Some(page) => PageSpan::new(fault.page, page),
+            None => around,
+        };
         let shown = loop {
             let leaf = leaf_order(&file.index, fault).ok_or(missing)?;
             self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;

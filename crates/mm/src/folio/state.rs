@@ -86,7 +86,7 @@ impl<'m> Folios<'m> {
     ///
     /// # Panics
     /// In debug builds when the run is not a whole number of naturally aligned folios.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn adopt_mapped(&self, run: FrameRun, each: Order, home: Home) {
         let span = run.span();
         debug_assert!(

@@ -366,7 +366,9 @@ impl<'m> Phys<'m> {
         if span.count > CACHED_ORDER_MAX.pages() {
             return self.give([(span, zeroed)]);
         }
-        for (at, order) in span.blocks(CACHED_ORDER_MAX) {
+        // Page tables often come back side by side, and are taken one by one.
+        let most = if mobility == Mobility::Movable { CACHED_ORDER_MAX } else { Order::ZERO };
+        for (at, order) in span.blocks(most) {
             let block = FrameSpan::new(at, order.pages());
             match (self.shelf(cpu, mobility, order), self.entry(block, zeroed)) {
                 (Some(shelf), Some(entry)) => self.shelve(shelf, order, entry),

@@ -262,7 +262,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Several folios of `order` at once, side by side, where the plan wants more than one: one
     /// block that is aligned as its pages are, so that it can be cleared and mapped as one run.
-    #[inline(always)]
     fn take_several(&self, space: &Space<A>, plan: &Plan, order: Order) -> Option<FrameRun> {
         // A fault wants one folio, even if it must be a smaller one.
         if plan.wanted.count() <= plan.choice.largest().pages() {
