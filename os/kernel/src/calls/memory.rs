@@ -357,8 +357,10 @@ fn add_cached(memory: &Memory, piece: PageSpan, present: &mut [u8]) {
         let end = page + part.count();
         let mut next = page;
         while let Ok(Some(found)) = mm().files().next_cached(id, FilePages::new(next, end)) {
-            let from = part.start.offset_from(piece.start) as usize + (found.start - page) as usize;
-            let count = (found.end.min(end) - found.start) as usize;
+            // A folio may begin before the part.
+            let start = found.start.max(next);
+            let from = part.start.offset_from(piece.start) as usize + (start - page) as usize;
+            let count = found.end.min(end).saturating_sub(start) as usize;
             present[from..from + count].fill(1);
             next = found.end;
             if next >= end {
