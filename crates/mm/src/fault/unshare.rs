@@ -135,11 +135,7 @@ impl Unshare {
     /// sizes of copies: the search ends at the largest.
     #[inline]
     pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, policy: &Policy) -> Claim {
-        let tables = view.tables();
-        let locked = tables.lock_lowest_from(self.place, self.page);
-        if let Some((frame, attrs)) = self.leaf {
-            locked.recall(self.place, frame, attrs);
-        }
+        let locked = self.lock(view, self.page);
         let folios = view.folios();
         let index = locked.index(self.page);
         let block = PageSpan::block(self.page, A::order(locked.level()));
@@ -180,6 +176,16 @@ impl Unshare {
             leaf: A::order(locked.level()),
             orders: copies(),
         })
+    }
+
+    /// The table of `page`, which the walk has found already unless it changed meanwhile.
+    #[inline]
+    fn lock<'a, A: Arch, H: Hardware>(&self, view: &View<'a, A, H>, page: Vpn) -> Locked<'a, A, H> {
+        let locked = view.tables().lock_lowest_from(self.place, page);
+        if let Some((frame, attrs)) = self.leaf {
+            locked.recall(self.place, frame, attrs);
+        }
+        locked
     }
 
     /// All rights of the area, and no sharing.
@@ -252,7 +258,7 @@ impl Unshare {
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<Option<FrameRun>, FrameRun> {
-        let locked = view.tables().lock_lowest(pages.start, Level::LAST);
+        let locked = self.lock(view, pages.start);
         let index = locked.index(pages.start);
         let mut at = index;
         let is_mapped = |part: &Part| {

@@ -19,12 +19,10 @@ use crate::table::{MarkKind, Place};
 /// instance of the decision serves all callers, so this is no type parameter.
 type Serve<'a, A, H> = dyn Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served + 'a;
 
-/// The outcome of an attempt at a fault; what is left to do needs more stack.
+/// An attempt at a fault, or what is left to do, which needs more stack.
 enum Attempt {
-    /// The fault has ended.
-    Ended,
-    /// It must be decided anew.
-    Again,
+    /// It was made.
+    Made(Served),
     /// To copy a page that is still shared.
     Copy(Unshare, Source),
     /// To carry out a rarer decision.
@@ -84,28 +82,25 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
-            let step = match self.attempt(&view, page, fault, &mut taken, &mut result) {
-                Attempt::Again => continue,
-                Attempt::Ended => break,
+            let step = match self.attempt(&view, page, fault, &mut taken) {
+                Attempt::Made(step) => step,
                 Attempt::Copy(unshare, source) => {
                     self.copy_from(&view, &unshare, source, fault.resched)
                 }
                 Attempt::Other(decision) => self.advance(&view, page, &decision, fault, serve),
             };
-            match step {
-                Ok(None) => continue,
-                Ok(Some(resolved)) => result = Ok(resolved),
-                Err(stop) => result = Err(stop),
+            if let Some(ended) = step.transpose() {
+                result = ended;
+                break;
             }
-            break;
         }
         self.base.free(taken.map(|(run, _)| run));
         result
     }
 
     /// Decides a fault, and carries a common decision out: to fill an empty place, or to keep a
-    /// page that is no longer shared. Where that ended the fault, `result` says how. The rest
-    /// needs more stack, and that of this call is free again by then.
+    /// page that is no longer shared. The rest needs more stack, and that of this call is free
+    /// again by then.
     #[inline(never)]
     fn attempt(
         &self,
@@ -113,9 +108,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         page: Vpn,
         fault: &mut Fault<'_>,
         taken: &mut Option<(FrameRun, Order)>,
-        result: &mut Result<Resolved, Stop>,
     ) -> Attempt {
-        let step = match decide(view, &self.base.policy, page, fault.access, fault.reach) {
+        Attempt::Made(match decide(view, &self.base.policy, page, fault.access, fault.reach) {
             Decision::Fill(plan) => self.fill(view, &plan, taken, fault.resched),
             Decision::Unshare(unshare) => match self.keep(view, &unshare) {
                 Ok(step) => Ok(step),
@@ -126,13 +120,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             Decision::Touch(prot, seq) => Ok(self.touch(view, page, fault.access, prot, seq)),
             other => return Attempt::Other(other),
-        };
-        match step {
-            Ok(None) => return Attempt::Again,
-            Ok(Some(resolved)) => *result = Ok(resolved),
-            Err(stop) => *result = Err(stop),
-        }
-        Attempt::Ended
+        })
     }
 
     /// Carries out a rarer decision.
@@ -250,7 +238,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<(FrameRun, Order), Error> {
         let mut order = plan.choice.largest();
         loop {
-            if let Some(run) = self.take_several(view.space, plan, order) {
+            // A fault wants one folio, even if it must be a smaller one.
+            if plan.wanted.count() > plan.choice.largest().pages()
+                && let Some(run) = self.take_several(view.space, plan, order)
+            {
                 return Ok((run, order));
             }
             match self.take_one(view.space, order, plan.advice) {
@@ -262,11 +253,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Several folios of `order` at once, side by side, where the plan wants more than one: one
     /// block that is aligned as its pages are, so that it can be cleared and mapped as one run.
+    #[inline(never)]
     fn take_several(&self, space: &Space<A>, plan: &Plan, order: Order) -> Option<FrameRun> {
-        // A fault wants one folio, even if it must be a smaller one.
-        if plan.wanted.count() <= plan.choice.largest().pages() {
-            return None;
-        }
         let start = plan.start(order);
         let aligned = start.get().trailing_zeros() as u8;
         let fitting = Order::fitting(plan.wanted.end.offset_from(start))?;

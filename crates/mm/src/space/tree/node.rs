@@ -158,14 +158,20 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     }
 
     /// The first area that ends after `page`.
-    #[inline]
+    #[inline(never)]
     pub(super) fn seek(&self, page: Vpn) -> Option<Area> {
+        self.seek_here(page)
+    }
+
+    /// The same, as a part of its caller.
+    #[inline(always)]
+    pub(super) fn seek_here(&self, page: Vpn) -> Option<Area> {
         let (node, at) = self.leaf(page.get(), |_, _| {})?;
         node.entry(at).area()
     }
 
     /// The leaf and place of the first area that ends after `page`; `tell` gets the way there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leaf(
         &self,
         page: u64,
