@@ -14,6 +14,8 @@ use super::draw::Mutant;
 /// A kind of build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Build {
+    /// No program: the compiler looks at the copy, and sorts out mutants sooner than a build does.
+    Check,
     /// The hosted tests.
     Tests,
     /// The simulator's program.
@@ -35,6 +37,10 @@ impl Build {
                 let packages = TESTED.iter().flat_map(|package| ["--package", package]);
                 ["test", "--no-run", "--lib", "--tests"].into_iter().chain(packages).collect()
             }
+            Self::Check => {
+                let packages = TESTED.iter().flat_map(|package| ["--package", package]);
+                ["check", "--lib"].into_iter().chain(packages).collect()
+            }
             Self::Simulator => vec!["build", "--package", "quire-cli"],
             Self::Loom => {
                 vec!["test", "--no-run", "--profile", "sim", "--package", "quire-mm", "--lib"]
@@ -50,7 +56,7 @@ impl Build {
     /// Flags for the compiler, and the directory beside the copy.
     const fn flags(self) -> (&'static str, &'static str) {
         match self {
-            Self::Tests | Self::Simulator => ("", "host"),
+            Self::Check | Self::Tests | Self::Simulator => ("", "host"),
             Self::Loom => ("--cfg=loom -Cdebug-assertions", "loom"),
             Self::Shuttle => (crate::ci::SCHEDULES_FLAGS, "shuttle"),
         }

@@ -58,8 +58,8 @@ pub fn run(root: &Path, what: &What) -> Result<bool, String> {
         return Ok(findings.is_empty());
     }
     let builds: &[Build] = match what.without_direct_tests {
-        true => &[Build::Simulator, Build::Loom, Build::Shuttle],
-        false => &[Build::Tests, Build::Simulator, Build::Loom, Build::Shuttle],
+        true => &[Build::Check, Build::Simulator, Build::Loom, Build::Shuttle],
+        false => &[Build::Check, Build::Tests, Build::Simulator, Build::Loom, Build::Shuttle],
     };
     println!("Seed {}: {} mutants of {} functions.", what.seed, what.count, functions.len());
     let (mutants, programs) = build::all(root, &mut draw, what.count, builds)?;

@@ -74,7 +74,7 @@ impl Suite {
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
         match self.build {
-            Build::Tests => self.program.name.clone(),
+            Build::Check | Build::Tests => self.program.name.clone(),
             Build::Simulator => "simulator".to_owned(),
             Build::Loom => "loom".to_owned(),
             Build::Shuttle => "shuttle".to_owned(),
