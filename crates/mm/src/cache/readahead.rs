@@ -37,6 +37,7 @@ use quire_units::{Order, OrderSet};
 
 use super::FilePages;
 use super::window::{Bounds, Window};
+use crate::folio::Folio;
 
 /// After how many misses, in excess of hits, faults stop reading around.
 pub const MANY_MISSES: u16 = 100;
@@ -133,6 +134,8 @@ pub struct Readahead {
     order: u8,
     /// Misses in excess of hits.
     misses: u16,
+    /// The folio that was read last: a program that reads small pieces needs it again.
+    last: Option<Folio>,
 }
 
 impl Readahead {
@@ -168,6 +171,30 @@ impl Readahead {
     /// Notes that the program has read `pages`, cached or not.
     pub fn read(&mut self, pages: FilePages) {
         self.next = pages.end;
+        self.last = None;
+    }
+
+    /// Notes that the program has read `pages`, which are the end of what it needs of `folio` now.
+    #[inline]
+    pub(crate) fn read_of(&mut self, folio: Folio, pages: FilePages) {
+        self.next = pages.end;
+        self.last = Some(folio);
+    }
+
+    /// The folio that was read last, and its pages, if `page` is one of them. Only its identity
+    /// tells whether it still is that.
+    #[inline]
+    pub(crate) fn last(&self, page: u64) -> Option<(Folio, FilePages)> {
+        let folio = self.last?;
+        let pages = FilePages::block(page, folio.order);
+        let before = self.next.checked_sub(1)?;
+        pages.contains(before).then_some((folio, pages))
+    }
+
+    /// The folio that was read last is gone.
+    #[inline]
+    pub(crate) fn forget_last(&mut self) {
+        self.last = None;
     }
 
     /// The window when a reader comes to `folio`, whose mark the caller takes away; `None` if
@@ -287,7 +314,8 @@ impl Readahead {
         window
     }
 
-    /// The state in two words. Positions of 2^48 pages and more are forgotten.
+    /// The state in two words. Positions of 2^48 pages and more are forgotten, and the folio that
+    /// was read last.
     pub const fn to_words(self) -> [u64; 2] {
         [
             place(self.next) | (self.size as u64) << PLACE_BITS,
@@ -305,6 +333,7 @@ impl Readahead {
             end: words[1] & PLACE_MASK,
             misses: (words[1] >> PLACE_BITS) as u16 & ((1 << MISS_BITS) - 1),
             order: (words[1] >> (PLACE_BITS + MISS_BITS)) as u8,
+            last: None,
         }
     }
 }

@@ -115,15 +115,23 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         let most = wanted.start + POPULATE_ORDER.pages();
         let wanted = FilePages::new(wanted.start, wanted.end.min(most));
         loop {
-            match file.index.find(wanted.start) {
+            let found = match reader.last(wanted.start) {
+                Some((folio, pages)) => (Entry::Folio { folio, dirty: false }, pages),
+                None => file.index.find(wanted.start),
+            };
+            match found {
                 (Entry::Folio { folio, .. }, pages) => {
                     let held = file.hold(folio, pages, wanted.start)?;
-                    let Some((held, marked)) = held else { continue };
+                    let Some((held, marked)) = held else {
+                        reader.forget_last();
+                        continue;
+                    };
                     let ahead = marked.then(|| {
                         let missing = file.missing_from(pages.end, bounds.window);
                         reader.marked(pages, missing, &bounds, pattern)
                     });
-                    reader.read(FilePages::new(wanted.start, wanted.start + held.frames.count));
+                    let end = wanted.start + held.frames.count;
+                    reader.read_of(folio, FilePages::new(wanted.start, end));
                     let plan = |window| Reads::new(id, window, None);
                     return Ok((held, ahead.flatten().map(plan)));
                 }

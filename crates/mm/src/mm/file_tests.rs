@@ -180,6 +180,45 @@ fn b1_a_hole_gives_its_pages_back_also_those_of_a_folio_across_its_edge() {
 }
 
 #[test]
+fn b1_a_reader_does_not_take_the_folio_that_it_read_last_for_a_page_of_another() {
+    with(|mm, _, _| {
+        let file = mm.files().open(Store::Memory, 64, Order::ZERO).expect("one is left");
+        let index = mm.base().index(file).expect("open");
+        let enter = |page| {
+            let run = mm.base().frames(Order::new(2), true).expect("memory");
+            let frame = run.start();
+            let known = FolioFlags::UPTODATE;
+            let entered = mm.files().with(&index).enter(page, run, Order::new(2), known);
+            assert!(matches!(entered, Ok(Some(_))));
+            frame
+        };
+        let mut reader = Readahead::default();
+        let mut read = |file, page| {
+            let pages = FilePages::new(page, page + 1);
+            let held = mm.files().read(file, pages, &mut reader, Pattern::Normal);
+            let (held, _) = held.expect("it is in memory");
+            let frame = held.frames().start;
+            mm.files().release(held);
+            frame
+        };
+        let (first, second) = (enter(0), enter(4));
+        for (page, frame) in [(0, first), (1, first.add(1)), (5, second.add(1)), (2, first.add(2))]
+        {
+            assert_eq!(read(file, page), frame, "page {page}");
+        }
+        // The frames of the folio that was read last are those of other pages by now.
+        let nobody: &[&Space<X86_64>] = &[];
+        mm.files().punch(file, FilePages::new(0, 4), nobody).expect("no store");
+        let again = [enter(8), enter(0)];
+        assert!(again.contains(&first), "the frames are used again at once");
+        assert_eq!(read(file, 1), again[1].add(1));
+        // Another file has a page at the same place.
+        assert_ne!(read(FileId(0), 1), again[1].add(1));
+        mm.files().close(file).expect("it is open");
+    });
+}
+
+#[test]
 fn b1_files_that_cannot_be_are_refused() {
     with(|mm, _, _| {
         let too_long = mm.files().open(Store::Memory, FILE_PAGES_MAX + 1, Order::ZERO);
