@@ -1,13 +1,15 @@
 //! The advice: what was predicted, what was measured, what to do.
 
 use super::clones::Copies;
+use super::cold::{Cold, cold};
 use super::cost::Constants;
-use super::library::{self, Own};
-use super::linux::{Memory, Setting};
+use super::library::{self, Own, Replayed};
+use super::linux::Setting;
+use super::memory::{Memory, Pace};
 use super::options::AdviseArgs;
 use super::search::{Search, Tried};
 use super::verify::{self, Proven};
-use super::words::{is_now_best, reasons};
+use super::words::{idle, is_now_best, reasons, short};
 use crate::host::Host;
 use crate::host::cpu::rounded;
 use crate::host::thp::Guard;
@@ -30,6 +32,8 @@ pub(super) struct Advice<'t> {
     pub(super) isa: Isa,
     pub(super) proven: Proven,
     pub(super) copies: Vec<Copies>,
+    /// Memory that is not used, where the recording has samples.
+    pub(super) cold: Option<Cold>,
     /// This host's constants, where they were asked for.
     pub(super) costs: Option<Constants>,
     /// The setting to choose, if any fits.
@@ -42,16 +46,29 @@ pub(super) struct Advice<'t> {
 }
 
 impl Advice<'_> {
+    /// Whether the program is paged out to keep within its memory.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.search.tried.iter().any(|it| it.out.is_bounded)
+    }
+
     /// Predicts, measures where that is asked for, and chooses.
     pub(super) fn new<'t>(args: &AdviseArgs, tapes: &'t [Tape], host: &Host) -> Result<Advice<'t>> {
         let tape = tapes.first().context("a recording is missing")?;
         let now = Setting::of_switches(&thp::switches(host), tape.page);
-        let search = Search::new(tapes, now, Memory::new(args.fragmented))?;
+        let (pace, limit) = (Pace::of_host(host), args.limit(tape.page, host));
+        let memory = Memory { pace, limit, ..Memory::new(args.fragmented) };
+        let search = Search::new(tapes, now, memory)?;
         let mut limits = limits(tape, &search);
+        if limit.is_some() && !tape.has_uses() {
+            limits.push(NO_USES.to_owned());
+        }
         let guard = guard(args, host, &mut limits)?;
         let settings = verify::settings(&search, args.single);
         let proven = match guard.as_ref().filter(|_| args.verify) {
-            Some(guard) => verify::verify(&args.command, &settings, tape.page, args.runs, guard)?,
+            Some(guard) => {
+                let (runs, page) = (args.runs, tape.page);
+                verify::verify(&args.command, &settings, page, runs, (host, guard), limit)?
+            }
             None => Vec::new(),
         };
         let copies = match args.copies() {
@@ -61,14 +78,17 @@ impl Advice<'_> {
         let costs = guard.as_ref().filter(|_| args.costs);
         let costs = costs.map(|guard| Constants::measure(host, guard)).transpose()?;
         drop(guard);
-        let own = own(args, tape, &search, host, &mut limits)?;
-        let best = search.choice(args.weigh, args.memory.map(|size| size.bytes())).cloned();
-        let (is_now_best, reasons) = match &best {
+        let own = own(args, tape, (&search, memory), host, &mut limits)?;
+        let best = search.choice(args.weigh, args.most()).cloned();
+        let cold = cold(tape);
+        let (is_now_best, mut reasons) = match &best {
             Some(best) => {
                 (is_now_best(&search, best, args.weigh), reasons(&search, best, args.weigh))
             }
             None => (true, vec![too_large(&search, args)]),
         };
+        reasons.extend(best.as_ref().and_then(short));
+        reasons.extend(cold.as_ref().map(|cold| idle(cold, tape.page)));
         Ok(Advice {
             tape,
             search,
@@ -76,6 +96,7 @@ impl Advice<'_> {
             isa: args.isa,
             proven,
             copies,
+            cold,
             costs,
             best,
             is_now_best,
@@ -84,6 +105,10 @@ impl Advice<'_> {
         })
     }
 }
+
+/// Of a recording without samples, replayed where memory is bounded.
+const NO_USES: &str = "The recording has each page's first use only, so a page that has left comes \
+                       back for few reasons: record with --uses for more.";
 
 /// The switches, where they are to be set: restored at the end, on an error, and on a signal.
 fn guard(args: &AdviseArgs, host: &Host, limits: &mut Vec<String>) -> Result<Option<Guard>> {
@@ -128,7 +153,7 @@ fn limits(tape: &Tape, search: &Search) -> Vec<String> {
 fn own(
     args: &AdviseArgs,
     tape: &Tape,
-    search: &Search,
+    (search, memory): (&Search, Memory),
     host: &Host,
     limits: &mut Vec<String>,
 ) -> Result<Vec<(Setting, Own)>> {
@@ -141,13 +166,16 @@ fn own(
         return Ok(Vec::new());
     }
     let start = Instant::now();
-    let mut all = library::all(tape, &settings, args.isa, most)?;
-    let seconds = start.elapsed().as_secs_f64();
+    let Replayed { mut all, busy } = library::all(tape, &settings, args.isa, most, memory)?;
     let touches: u64 = all.iter().map(|own| own.touches).sum();
+    let a_minute = |seconds: f64| touches as f64 / seconds.max(1e-9) * 60.0 / 1e6;
+    let seconds = start.elapsed().as_secs_f64();
     limits.push(format!(
-        "Through the library: {} settings in {seconds:.1} s, {:.0} million touches a minute.",
+        "Through the library: {} settings in {seconds:.1} s, {:.0} million touches a minute, and \
+         {:.0} million a minute of a CPU.",
         all.len(),
-        touches as f64 / seconds.max(1e-9) * 60.0 / 1e6
+        a_minute(seconds),
+        a_minute(busy)
     ));
     for own in &mut all {
         own.faults = own.faults.saturating_add_signed(search.known[0]);

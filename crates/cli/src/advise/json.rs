@@ -23,9 +23,21 @@ struct Object<'a> {
     now: String,
     now_is_best: bool,
     reasons: &'a [String],
+    /// Of a recording with samples of use.
+    cold: Option<Cold>,
     settings: Vec<Row>,
     ways: Vec<Way>,
     limits: &'a [String],
+}
+
+/// Private memory between two samples: shares that are not used, pages that are.
+#[derive(Serialize)]
+struct Cold {
+    samples: u64,
+    share: Spread,
+    used_pages: Spread,
+    lasting_pages: u64,
+    used_once_pages: u64,
 }
 
 #[derive(Serialize)]
@@ -70,6 +82,12 @@ struct Predicted {
     cleared: u64,
     copied: u64,
     tables: u64,
+    /// Bytes that left for the swap device, and came back; folios that were split for want of a
+    /// place there; and how often nothing could leave.
+    out: u64,
+    back: u64,
+    cut: u64,
+    short: u64,
     /// Folios of private memory that faults brought, by their order.
     folios: Vec<u64>,
     /// Translations of all touched pages, for each TLB.
@@ -84,6 +102,10 @@ struct OwnPredicted {
     cleared: u64,
     copied: u64,
     folded_blocks: u64,
+    collapsed: u64,
+    out: u64,
+    back: u64,
+    short: u64,
 }
 
 #[derive(Serialize)]
@@ -92,6 +114,9 @@ struct Measured {
     peak: Spread,
     wall_ns: Spread,
     kernel_ns: Spread,
+    /// Pages, not bytes.
+    out: Spread,
+    back: Spread,
 }
 
 #[derive(Serialize)]
@@ -118,6 +143,13 @@ pub(super) fn object(advice: &Advice<'_>) -> Result<String> {
         now: advice.search.now.to_string(),
         now_is_best: advice.is_now_best,
         reasons: &advice.reasons,
+        cold: advice.cold.as_ref().map(|it| Cold {
+            samples: it.samples,
+            share: spread(&it.share),
+            used_pages: spread(&it.used),
+            lasting_pages: it.lasting,
+            used_once_pages: it.once,
+        }),
         settings: advice.search.kept().into_iter().map(|it| row(advice, it)).collect(),
         ways: ways.collect(),
         limits: &advice.limits,
@@ -135,6 +167,10 @@ fn row(advice: &Advice<'_>, it: &Tried) -> Row {
         cleared: counts.cleared * page,
         copied: counts.copied * page,
         tables: it.out.tables * page,
+        out: counts.out * page,
+        back: counts.back * page,
+        cut: counts.cut,
+        short: counts.short,
         folios: counts.folios.to_vec(),
         translations: reach.entries.to_vec(),
         walks: reach.walks.to_vec(),
@@ -145,6 +181,8 @@ fn row(advice: &Advice<'_>, it: &Tried) -> Row {
         peak: spread(&measured.peak),
         wall_ns: spread(&measured.wall),
         kernel_ns: spread(&measured.kernel),
+        out: spread(&measured.out),
+        back: spread(&measured.back),
     });
     let own = advice.own.iter().find(|(setting, _)| *setting == it.setting);
     let quire = own.map(|(_, own)| OwnPredicted {
@@ -153,6 +191,10 @@ fn row(advice: &Advice<'_>, it: &Tried) -> Row {
         cleared: own.cleared * page,
         copied: own.copied * page,
         folded_blocks: own.folded,
+        collapsed: own.collapsed,
+        out: own.out * page,
+        back: own.back * page,
+        short: own.short,
     });
     let three = |time: Time| [time.usual, time.least, time.most];
     let faults_ns = advice.costs.as_ref().map(|costs| three(costs.faults(&it.out)));

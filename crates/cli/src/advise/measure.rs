@@ -1,6 +1,7 @@
 //! A program's faults, peak and time on this Linux, as it is set now.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -19,6 +20,9 @@ pub(super) struct Run {
     pub(super) wall: f64,
     /// Nanoseconds on CPUs in the kernel, to ten milliseconds.
     pub(super) kernel: f64,
+    /// Pages that left for swap devices of the host, and that came back.
+    pub(super) out: u64,
+    pub(super) back: u64,
 }
 
 /// Several runs.
@@ -28,6 +32,8 @@ pub(super) struct Measured {
     pub(super) peak: Summary,
     pub(super) wall: Summary,
     pub(super) kernel: Summary,
+    pub(super) out: Summary,
+    pub(super) back: Summary,
 }
 
 impl Measured {
@@ -40,6 +46,8 @@ impl Measured {
             peak: all(|run| run.peak as f64)?,
             wall: all(|run| run.wall)?,
             kernel: all(|run| run.kernel)?,
+            out: all(|run| run.out as f64)?,
+            back: all(|run| run.back as f64)?,
         })
     }
 }
@@ -60,9 +68,22 @@ impl Audience for Begin {
     fn ending(&mut self, _: u32, _: Figures) {}
 }
 
-/// Runs the program once, with the same addresses each time.
-pub(super) fn run(command: &[OsString]) -> Result<Run> {
-    let mut tracer = Tracer::start(command, Manner { small: false, fixed: true, quiet: true })?;
+/// Pages that left for swap devices until now, and that came back; pages of zeroes, too.
+fn moved() -> [u64; 2] {
+    let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let count = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|count| count.parse().ok()).unwrap_or(0)
+    };
+    [count("pswpout") + count("swpout_zero"), count("pswpin") + count("swpin_zero")]
+}
+
+/// Runs the program once, with the same addresses each time, in `group` if there is one.
+pub(super) fn run(command: &[OsString], group: Option<&Path>) -> Result<Run> {
+    let group = group.map(Path::to_owned);
+    let manner = Manner { small: false, fixed: true, quiet: true, group };
+    let before_it = moved();
+    let mut tracer = Tracer::start(command, manner)?;
     let mut begin = Begin::default();
     let status = tracer.run(&mut begin)?;
     let Some((before, start)) = begin.before else { bail!("the program did not begin") };
@@ -72,11 +93,14 @@ pub(super) fn run(command: &[OsString]) -> Result<Run> {
         bail!("the program ended with {status}");
     }
     let all = tracer.figures();
+    let after = moved();
     let faults: u64 = all.iter().map(|figures| figures.faults).sum();
     Ok(Run {
         faults: faults.saturating_sub(before),
         peak: all.iter().map(|figures| figures.peak).max().unwrap_or(0),
         wall,
         kernel: all.iter().map(|figures| figures.kernel_ms as f64 * 1e6).sum(),
+        out: after[0].saturating_sub(before_it[0]),
+        back: after[1].saturating_sub(before_it[1]),
     })
 }

@@ -10,6 +10,7 @@
 //!      │ the program runs under each on this Linux, if asked for          [`verify`], [`measure`]
 //!      │ the time of faults and walks, by constants of this host           [`cost`]
 //!      │ copies of the largest process                                    [`clones`]
+//!      │ memory that is not used, of a recording with samples             [`cold`]
 //!      ▼
 //!   the advice: figures, which to choose and why ([`words`]), the lines that set it ([`lines`])
 //!      ▼
@@ -18,6 +19,7 @@
 
 mod advice;
 mod clones;
+mod cold;
 mod cost;
 mod hot;
 mod json;
@@ -26,6 +28,7 @@ mod library;
 mod lines;
 mod linux;
 mod measure;
+mod memory;
 mod options;
 mod reach;
 mod run;

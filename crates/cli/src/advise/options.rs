@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use super::memory::Limit;
 use crate::bench::Format;
-use crate::host::Host;
+use crate::host::{Host, thp};
 use crate::isa::Isa;
 use crate::recorder::{self, Bounds};
 use crate::refused::Refused;
@@ -35,6 +36,10 @@ pub(crate) struct AdviseArgs {
     /// End the recording when it has this size
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     limit: Size,
+    /// Also sample which pages are used, each time after this: 500ms, 5s (see `quire record`)
+    #[arg(long, value_name = "TIME", value_parser = recorder::duration,
+          conflicts_with = "recording")]
+    uses: Option<Duration>,
     /// Keep the first recording in this file
     #[arg(long, value_name = "FILE", conflicts_with = "recording")]
     keep: Option<PathBuf>,
@@ -44,6 +49,10 @@ pub(crate) struct AdviseArgs {
     /// The most memory that the program may use: 512M, 2G
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<Size>,
+    /// It is paged out to a swap device of this size, in compressed memory, to keep within
+    /// --memory; otherwise settings that need more are left out
+    #[arg(long, value_name = "SIZE", requires = "memory")]
+    swap: Option<Size>,
     /// The share of attempts that find no free block of 2M, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub(super) fragmented: f64,
@@ -106,7 +115,10 @@ impl AdviseArgs {
             return self.recording.iter().map(|path| tape::load(path)).collect();
         }
         recorder::prepare("advise", self.inside)?;
-        let bounds = Bounds { time: self.time, bytes: self.limit.len(), random: false };
+        let (time, uses) = (self.time, self.uses);
+        // The object is all that is printed.
+        let quiet = self.format == Format::Json;
+        let bounds = Bounds { time, bytes: self.limit.len(), random: false, uses, quiet };
         let mut tapes = Vec::new();
         for _ in 0..self.recordings {
             tapes.push(recorder::tape(&self.command, self.pid, &bounds, host)?);
@@ -115,6 +127,18 @@ impl AdviseArgs {
             tape::save(tape, path)?;
         }
         Ok(tapes)
+    }
+
+    /// The bound of memory under which a tape of pages of `page` bytes is replayed.
+    pub(super) fn limit(&self, page: u64, host: &Host) -> Option<Limit> {
+        let (memory, swap) = self.memory.zip(self.swap)?;
+        let defrag = thp::switches(host).defrag;
+        Some(Limit::new(memory.bytes() / page, swap.bytes() / page, defrag.as_deref()))
+    }
+
+    /// The most bytes that a setting may need: all, where memory beyond them is paged out.
+    pub(super) fn most(&self) -> Option<u64> {
+        self.memory.filter(|_| self.swap.is_none()).map(|size| size.bytes())
     }
 
     /// How many copies, and which of the touched pages each writes: each such, none where it is 0.

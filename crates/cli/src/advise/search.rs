@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 
-use super::linux::{Memory, Outcome, Setting, Word, replay};
+use super::linux::{Outcome, Setting, Word, replay};
+use super::memory::Memory;
 use super::options::Weigh;
 use crate::tape::{Advice, Event, Tape};
 use crate::threads;
@@ -31,9 +32,19 @@ impl Tried {
         self.out.reach.entries[0]
     }
 
+    /// Pages that leave for the swap device, and that come back.
+    pub(super) fn moved(&self) -> u64 {
+        self.out.counts.out + self.out.counts.back
+    }
+
+    /// Faults, each page that moves counted as one.
+    pub(super) fn work(&self) -> u64 {
+        self.faults + self.moved()
+    }
+
     /// The quantities of which less is better.
-    fn goods(&self) -> [u64; 3] {
-        [self.faults, self.peak, self.out.reach.entries.iter().sum()]
+    fn goods(&self) -> [u64; 4] {
+        [self.faults, self.peak, self.out.reach.entries.iter().sum(), self.moved()]
     }
 
     /// Whether it is at least as good as `other` in all respects, and better in one.
@@ -61,8 +72,10 @@ impl Search {
     pub(super) fn new(tapes: &[Tape], now: Setting, memory: Memory) -> Result<Search> {
         let start = std::time::Instant::now();
         let settings = settings(now, tapes.iter().any(advised));
+        // The kernel's own counts are those of a run without a bound.
+        let free = Memory { limit: None, ..memory };
         let never: Vec<Outcome> =
-            tapes.iter().map(|tape| replay(tape, &Setting::never(), memory)).collect();
+            tapes.iter().map(|tape| replay(tape, &Setting::never(), free)).collect();
         let half = settings.len().div_ceil(2);
         let one = |setting: &Setting| {
             let all = tapes.iter().zip(&never);
@@ -116,9 +129,9 @@ impl Search {
             able.iter().filter(move |it| it.peak <= bound).copied()
         };
         match weigh {
-            Weigh::Faults => within(10).min_by_key(|it| (it.faults, it.peak)),
-            Weigh::Memory => within(200).min_by_key(|it| (it.faults, it.peak)),
-            Weigh::Tlb => within(4).min_by_key(|it| (it.entries(), it.faults)),
+            Weigh::Faults => within(10).min_by_key(|it| (it.work(), it.peak)),
+            Weigh::Memory => within(200).min_by_key(|it| (it.work(), it.peak)),
+            Weigh::Tlb => within(4).min_by_key(|it| (it.entries(), it.work())),
         }
     }
 }

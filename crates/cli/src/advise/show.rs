@@ -10,7 +10,7 @@ use super::cost::{Constants, Time};
 use super::lines::lines;
 use super::measure::Measured;
 use super::search::Tried;
-use super::verify::{error, errors, verdict};
+use super::verify::{error, errors, moved, verdict};
 use crate::stats::Summary;
 
 /// All of it.
@@ -22,6 +22,10 @@ pub(super) fn page(advice: &Advice<'_>) -> String {
     if !advice.proven.is_empty() {
         let _ = writeln!(page, "\nLinux, measured on this host\n{}", proven(advice));
         let _ = writeln!(page, "{}", verdict(&errors(&advice.search, &advice.proven)));
+        let moved = moved(&advice.search, &advice.proven).filter(|_| advice.is_bounded());
+        moved.iter().for_each(|sentence| {
+            let _ = writeln!(page, "{sentence}");
+        });
     }
     if !advice.copies.is_empty() {
         let _ = writeln!(page, "\nEach copy of the largest process\n{}", copies(advice));
@@ -67,7 +71,7 @@ fn mark(advice: &Advice<'_>, it: &Tried) -> String {
 fn predicted(advice: &Advice<'_>) -> Table {
     let page = advice.tape.page;
     let mut table = plain();
-    table.set_header([
+    let mut header = vec![
         "setting",
         "faults",
         "peak KiB",
@@ -76,10 +80,12 @@ fn predicted(advice: &Advice<'_>) -> Table {
         "tables KiB",
         "TLB N1",
         "TLB Zen",
-    ]);
+    ];
+    header.extend(MOVED.iter().filter(|_| advice.is_bounded()));
+    table.set_header(header);
     let kib = |pages: u64| (pages * page / 1024).to_string();
     for it in advice.search.kept() {
-        table.add_row([
+        let mut row = vec![
             mark(advice, it),
             it.faults.to_string(),
             (it.peak / 1024).to_string(),
@@ -88,40 +94,55 @@ fn predicted(advice: &Advice<'_>) -> Table {
             kib(it.out.tables),
             it.out.reach.entries[0].to_string(),
             it.out.reach.entries[1].to_string(),
-        ]);
+        ];
+        if advice.is_bounded() {
+            row.extend([kib(it.out.counts.out), kib(it.out.counts.back)]);
+        }
+        table.add_row(row);
     }
     to_the_right(table)
 }
 
+/// The columns of pages that leave for the swap device, and that come back.
+const MOVED: [&str; 2] = ["out KiB", "back KiB"];
+
 /// The same settings through the library.
 fn own(advice: &Advice<'_>) -> Table {
     let mut table = plain();
-    table.set_header([
+    let mut header = vec![
         "setting",
         "faults",
         "peak KiB",
         "cleared KiB",
         "copied KiB",
         "folded blocks",
-    ]);
+        "collapsed",
+    ];
+    header.extend(MOVED.iter().filter(|_| advice.is_bounded()));
+    table.set_header(header);
     let kib = |pages: u64| (pages * advice.tape.page / 1024).to_string();
     for (setting, own) in &advice.own {
         let Some(it) = advice.search.of(*setting) else { continue };
-        table.add_row([
+        let mut row = vec![
             mark(advice, it),
             own.faults.to_string(),
             kib(own.peak),
             kib(own.cleared),
             kib(own.copied),
             own.folded.to_string(),
-        ]);
+            own.collapsed.to_string(),
+        ];
+        if advice.is_bounded() {
+            row.extend([kib(own.out), kib(own.back)]);
+        }
+        table.add_row(row);
     }
     to_the_right(table)
 }
 
 fn proven(advice: &Advice<'_>) -> Table {
     let mut table = plain();
-    table.set_header([
+    let mut header = vec![
         "setting",
         "faults",
         "predicted",
@@ -131,12 +152,16 @@ fn proven(advice: &Advice<'_>) -> Table {
         "error",
         "time",
         "in the kernel",
-    ]);
+    ];
+    if advice.is_bounded() {
+        header.extend([MOVED[0], "predicted", MOVED[1], "predicted"]);
+    }
+    table.set_header(header);
     for (setting, measured) in &advice.proven {
         let Some(it) = advice.search.of(*setting) else { continue };
-        let Measured { faults, peak, wall, kernel } = measured;
+        let Measured { faults, peak, wall, kernel, out, back } = measured;
         let ms = |all: &Summary| format!("{} ms", spread(all, 1e6));
-        table.add_row([
+        let mut row = vec![
             mark(advice, it),
             spread(faults, 1.0),
             it.faults.to_string(),
@@ -146,7 +171,18 @@ fn proven(advice: &Advice<'_>) -> Table {
             format!("{:+.1} %", error(it.peak as f64, peak.median)),
             ms(wall),
             ms(kernel),
-        ]);
+        ];
+        if advice.is_bounded() {
+            let (page, counts) = (advice.tape.page, &it.out.counts);
+            let both = [(out, counts.out), (back, counts.back)];
+            for (measured, predicted) in both {
+                row.extend([
+                    spread(measured, 1024.0 / page as f64),
+                    (predicted * page / 1024).to_string(),
+                ]);
+            }
+        }
+        table.add_row(row);
     }
     to_the_right(table)
 }

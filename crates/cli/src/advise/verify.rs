@@ -1,6 +1,7 @@
 //! `--verify`: the program on this Linux, under each setting that is shown.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -8,9 +9,14 @@ use anyhow::{Context, Result};
 
 use super::linux::Setting;
 use super::measure::{Measured, Run, run};
+use super::memory::Limit;
 use super::search::{Search, single};
+use crate::host::Host;
+use crate::host::group;
 use crate::host::memory::Area;
+use crate::host::swap::{Device, Swap};
 use crate::host::thp::Guard;
+use crate::refused::Refused;
 use crate::size::Size;
 use crate::stats::Summary;
 
@@ -26,21 +32,40 @@ pub(super) fn verify(
     settings: &[Setting],
     page: u64,
     runs: u32,
-    guard: &Guard,
+    (host, guard): (&Host, &Guard),
+    limit: Option<Limit>,
 ) -> Result<Proven> {
     let mut all: Vec<Vec<Run>> = vec![Vec::new(); settings.len()];
+    let bounds = limit.map(|limit| Bounds::new(host, page, limit)).transpose().map_err(Refused)?;
+    let group = bounds.as_ref().map(|bounds| bounds.group.as_path());
     let _known = known_to_background(guard)?;
     // Once for nothing: files come into the cache.
-    run(command)?;
+    run(command, None)?;
     for _ in 0..runs {
         for (setting, into) in settings.iter().zip(&mut all) {
             guard.put(&setting.switches(page)).context("a switch cannot be set")?;
             sleep(SETTLE);
-            into.push(run(command)?);
+            into.push(run(command, group)?);
         }
     }
     let measured = settings.iter().zip(&all);
     Ok(measured.filter_map(|(setting, runs)| Some((*setting, Measured::of(runs)?))).collect())
+}
+
+/// A swap device and a memory group, for as long as this lives.
+struct Bounds {
+    group: PathBuf,
+    _device: Swap,
+}
+
+impl Bounds {
+    fn new(host: &Host, page: u64, limit: Limit) -> Result<Bounds, String> {
+        // The first page of a device is its header.
+        let bytes = (limit.slots + 1).saturating_mul(page);
+        let mut device = Swap::on(host, Device::Zram, bytes.next_multiple_of(BLOCK))?;
+        let group = group::bounded(host, &mut device.keeper, limit.pages.saturating_mul(page))?;
+        Ok(Bounds { group, _device: device })
+    }
 }
 
 /// The time in which the background has its first round after a switch was set.
@@ -90,6 +115,21 @@ pub(super) fn errors(search: &Search, proven: &Proven) -> [Vec<Off>; 2] {
 /// How far `predicted` is from `measured`, in per cent.
 pub(super) fn error(predicted: f64, measured: f64) -> f64 {
     if measured == 0.0 { 0.0 } else { 100.0 * (predicted - measured) / measured }
+}
+
+/// The errors of the pages that left and came back together, where memory was bounded.
+pub(super) fn moved(search: &Search, proven: &Proven) -> Option<String> {
+    let pairs = proven.iter().filter_map(|(setting, it)| Some((search.of(*setting)?, it)));
+    let sizes = pairs.map(|(it, m)| {
+        let measured = m.out.median + m.back.median;
+        error((it.out.counts.out + it.out.counts.back) as f64, measured).abs()
+    });
+    let all = Summary::of(&sizes.collect::<Vec<f64>>())?;
+    Some(format!(
+        "Pages that leave and come back are predicted within {:.1} % at the median and {:.1} % at \
+         the worst.",
+        all.median, all.max
+    ))
 }
 
 /// All errors in one sentence.

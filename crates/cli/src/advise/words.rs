@@ -1,5 +1,6 @@
 //! Which setting to choose, why, and what it costs, in sentences.
 
+use super::cold::Cold;
 use super::options::Weigh;
 use super::search::{Search, Tried};
 use crate::host::cpu::rounded;
@@ -11,7 +12,7 @@ const WORTH: f64 = 2.0;
 pub(super) fn is_now_best(search: &Search, best: &Tried, weigh: Weigh) -> bool {
     let Some(now) = search.of(search.now) else { return false };
     let figure = |it: &Tried| match weigh {
-        Weigh::Faults => it.faults,
+        Weigh::Faults => it.work(),
         Weigh::Memory => it.peak,
         Weigh::Tlb => it.entries(),
     };
@@ -38,6 +39,12 @@ pub(super) fn reasons(search: &Search, best: &Tried, weigh: Weigh) -> Vec<String
         now.entries()
     )];
     all.push(price(now, best));
+    if now.moved() + best.moved() > 0 {
+        all.push(format!(
+            "To keep within its memory, {} pages leave and {} come back, instead of {} and {}.",
+            best.out.counts.out, best.out.counts.back, now.out.counts.out, now.out.counts.back
+        ));
+    }
     all.extend(next(search, best));
     all
 }
@@ -76,6 +83,30 @@ fn next(search: &Search, best: &Tried) -> Option<String> {
         faults = next.faults,
         memory = change(best.peak, next.peak)
     ))
+}
+
+/// Nothing could leave, though memory was full.
+pub(super) fn short(best: &Tried) -> Option<String> {
+    (best.out.counts.short > 0).then(|| {
+        "The memory is too little even so: nothing could leave any more, and Linux would end a \
+         process."
+            .to_owned()
+    })
+}
+
+/// How much of the memory is not used, and what follows from it.
+pub(super) fn idle(cold: &Cold, page: u64) -> String {
+    let Cold { samples, share, used, lasting, once } = cold;
+    let never = if *lasting == 0 { 0.0 } else { 100.0 * *once as f64 / *lasting as f64 };
+    format!(
+        "Between two samples {:.0} % of its private memory is not used (median of {samples}, {:.0} \
+         to {:.0} %), and {never:.0} % of the pages that stay for two intervals are used in their \
+         first only; {} is used in the busiest interval, and no more need stay in memory.",
+        100.0 * share.median,
+        100.0 * share.min,
+        100.0 * share.max,
+        rounded(used.max as u64 * page)
+    )
 }
 
 /// From `from` to `to`, in per cent.

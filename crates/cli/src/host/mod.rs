@@ -1,10 +1,13 @@
 //! The machine that the benches run on: its CPU, its memory, its kernel's huge-page settings, and
-//! the cost of page faults in that kernel.
+//! the cost of page faults in that kernel; swap areas and memory groups of our own.
 
 pub(crate) mod cpu;
 pub(crate) mod fault;
+pub(crate) mod group;
+pub(crate) mod keeper;
 pub(crate) mod memory;
 pub(crate) mod smaps;
+pub(crate) mod swap;
 pub(crate) mod thp;
 
 use std::fs;

@@ -53,6 +53,10 @@ pub(crate) struct RecordArgs {
     /// Let addresses differ from run to run, as they do without a recorder
     #[arg(long, requires = "memory")]
     random: bool,
+    /// Also sample which pages are used, each time after this: 500ms, 5s. Where the kernel has no
+    /// idle bits, all memory goes to compressed memory at each sample, which takes time
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "memory")]
+    uses: Option<Duration>,
     /// The command is in a mount namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
@@ -93,7 +97,20 @@ pub(crate) fn prepare(command: &str, inside: bool) -> Result<()> {
         let why = "recording needs root: it mounts, and reads the kernel's trace";
         return Err(Refused(why.to_owned()).into());
     }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !may_mount(&status) {
+        let why =
+            "recording needs the capability CAP_SYS_ADMIN, which this container does not give";
+        return Err(Refused(why.to_owned()).into());
+    }
     if inside { Ok(()) } else { Err(enter(command)) }
+}
+
+/// Whether a process with this `status` has `CAP_SYS_ADMIN` (21); true where it does not say.
+fn may_mount(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_none_or(|bits| bits >> 21 & 1 != 0)
 }
 
 /// Becomes true when a signal asks for the end.
@@ -109,7 +126,14 @@ fn interrupted() -> Result<Arc<AtomicBool>> {
 
 /// Records all memory.
 fn record_memory(args: &RecordArgs, host: &Host) -> Result<()> {
-    let bounds = Bounds { time: args.time, bytes: args.limit.len(), random: args.random };
+    let RecordArgs { time, random, uses, .. } = *args;
+    let bounds = Bounds { time, bytes: args.limit.len(), random, uses, quiet: false };
+    if let Some(folder) = args.output.as_deref().and_then(Path::parent)
+        && !folder.as_os_str().is_empty()
+        && !folder.is_dir()
+    {
+        return Err(Refused(format!("there is no folder {}", folder.display())).into());
+    }
     let mut tape = tape(&args.command, args.pid, &bounds, host)?;
     tape.note = args.note.replace('\n', " ");
     let output = args.output.clone();
@@ -127,6 +151,10 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
     /// Whether addresses differ from run to run.
     pub(crate) random: bool,
+    /// Between two samples of use.
+    pub(crate) uses: Option<Duration>,
+    /// The program's output is not shown.
+    pub(crate) quiet: bool,
 }
 
 /// Records all memory of a program, or of process `pid`.
@@ -146,11 +174,11 @@ pub(crate) fn tape(
     }
     says.iter().for_each(|sentence| eprintln!("quire: {sentence}"));
     let folder = Folder::new()?;
-    let manner = Manner { small: true, fixed: !bounds.random, quiet: false };
-    let Bounds { time, bytes, .. } = *bounds;
+    let Bounds { time, bytes, uses, quiet, .. } = *bounds;
+    let manner = Manner { small: true, fixed: !bounds.random, quiet, group: None };
     let stop = interrupted.clone();
-    let wanted = Wanted { command, pid, time, bytes, manner, interrupted: stop };
-    let mut tape = memory::record(&wanted, &folder.0.join("trace"))?;
+    let wanted = Wanted { command, pid, time, bytes, uses, manner, interrupted: stop };
+    let mut tape = memory::record(&wanted, &folder.0.join("trace"), host)?;
     // From now on a signal ends the command at once.
     interrupted.store(true, Ordering::Relaxed);
     tape.program = named
@@ -288,6 +316,12 @@ impl Drop for Folder {
 mod tests {
     use super::*;
     use crate::recording::{Kind, Touch};
+
+    #[test]
+    fn f1_a_container_without_the_capability_is_told_so() {
+        assert!(may_mount("CapEff:\t000001ffffffffff\n") && may_mount(""));
+        assert!(!may_mount("Name:\tquire\nCapEff:\t000001ffffdfffff\n"));
+    }
 
     fn image(name: &str) -> Image {
         let source = Source { name: name.to_owned(), bytes: 1 << 20, segments: Vec::new() };

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::{io, process};
 
 use anyhow::{Context, Result, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -29,16 +29,13 @@ impl Instance {
     /// records nothing yet. All CPUs use one clock, so that their events can be put in order.
     pub(super) fn new(place: &Path) -> Result<Instance> {
         fs::create_dir(place)?;
-        mount("quire", place, "tracefs", MountFlags::empty(), None).map_err(|e| {
-            Refused(format!("the host's kernel has no trace to record from (CONFIG_FTRACE): {e}"))
-        })?;
+        mount("quire", place, "tracefs", MountFlags::empty(), None)
+            .map_err(|e| Refused(locked(&e.into())))?;
         let instances = place.join("instances");
         remove_stale(&instances);
         let folder = instances.join(format!("{NAME}{}", process::id()));
         let instance = Instance { mount: place.to_owned(), folder };
-        fs::create_dir(&instance.folder).map_err(|e| {
-            Refused(format!("the host's kernel lets no trace be made (is it locked down?): {e}"))
-        })?;
+        fs::create_dir(&instance.folder).map_err(|e| Refused(locked(&e)))?;
         instance.set("trace_clock", "mono")?;
         instance.set("options/event-fork", "1")?;
         Ok(instance)
@@ -118,6 +115,23 @@ impl Trace {
     }
 }
 
+/// Why there is no trace, in a sentence.
+fn locked(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "the host forbids to trace: its kernel is locked down, or a container's rules say so"
+                .to_owned()
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "the host's kernel lets no trace be made: tracefs is mounted read-only".to_owned()
+        }
+        _ if e.raw_os_error() == Some(libc::ENODEV) => {
+            "the host's kernel has no trace to record from (CONFIG_FTRACE)".to_owned()
+        }
+        _ => format!("the host's kernel lets no trace be made: {e}"),
+    }
+}
+
 /// How many events a CPU lost, by its `stats`.
 fn lost(stats: &str) -> u64 {
     let count = |name: &str| {
@@ -141,6 +155,16 @@ fn remove_stale(instances: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn f1_a_host_that_forbids_to_trace_says_why() {
+        let why = |number| locked(&io::Error::from_raw_os_error(number));
+        assert!(why(libc::EPERM).contains("locked down"));
+        assert!(why(libc::EACCES).contains("locked down"));
+        assert!(why(libc::EROFS).contains("read-only"));
+        assert!(why(libc::ENODEV).contains("CONFIG_FTRACE"));
+        assert!(why(libc::ENOSPC).contains("No space left"));
+    }
 
     #[test]
     fn lost_events_are_counted_of_all_kinds() {

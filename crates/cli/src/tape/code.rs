@@ -13,6 +13,7 @@
 //!        8  Move       start, pages, target's start, its pages, keep
 //!        9  Fork       number
 //!       10  Exit
+//!       11  Mark                                                     (since version 3)
 //! ```
 
 use super::event::{Access, Advice, Area, Backing, Event, Rights, Span};
@@ -37,6 +38,7 @@ const ADVISE: u64 = 7;
 const MOVE: u64 = 8;
 const FORK: u64 = 9;
 const EXIT: u64 = 10;
+const MARK: u64 = 11;
 
 impl Writer {
     /// Appends an event.
@@ -63,6 +65,7 @@ impl Writer {
             }
             Event::Fork(child) => self.words(FORK, &[u64::from(child)]),
             Event::Exit => self.words(EXIT, &[]),
+            Event::Mark => self.words(MARK, &[]),
         }
     }
 
@@ -216,6 +219,7 @@ impl<'b> Reader<'b> {
             }
             FORK => Event::Fork(self.number()?),
             EXIT => Event::Exit,
+            MARK => Event::Mark,
             _ => return None,
         })
     }

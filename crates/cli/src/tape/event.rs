@@ -174,8 +174,8 @@ impl Area {
     }
 }
 
-/// One thing that happened. All but `Space`, `Time` and `Begin` are about the space that the last
-/// `Space` named.
+/// One thing that happened. All but `Space`, `Time`, `Begin` and `Mark` are about the space that
+/// the last `Space` named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// The next events are about this space, which is new and empty when it occurs first.
@@ -184,6 +184,9 @@ pub(crate) enum Event {
     Time(u64),
     /// The events before are the state that the recording found; the rest is what it saw.
     Begin,
+    /// Until now, uses of pages are known as touches, and from here on again: each page that is
+    /// used until the next mark is touched once more.
+    Mark,
     /// A page was touched.
     Touch {
         page: u64,

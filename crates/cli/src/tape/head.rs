@@ -40,6 +40,11 @@ impl Tape {
         Reader::new(&self.body)
     }
 
+    /// Whether it has samples of later uses, and not only first touches.
+    pub(crate) fn has_uses(&self) -> bool {
+        self.events().any(|event| event == Event::Mark)
+    }
+
     /// How many touches it has.
     pub(crate) fn touches(&self) -> u64 {
         self.events().filter(|event| matches!(event, Event::Touch { .. })).count() as u64
@@ -47,7 +52,9 @@ impl Tape {
 
     /// The recording as it is kept.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut head = format!("quire recording 2\nprogram {}\n", self.program);
+        // Only marks need a reader of version 3.
+        let version = if self.has_uses() { 3 } else { 2 };
+        let mut head = format!("quire recording {version}\nprogram {}\n", self.program);
         if !self.note.is_empty() {
             let _ = writeln!(head, "note {}", self.note);
         }
@@ -163,7 +170,8 @@ pub(crate) fn load(path: &Path) -> Result<Tape> {
         Err(e) => return Err(e).with_context(|| path.display().to_string()),
     };
     let damaged = |why: String| Refused(format!("{} is damaged: {why}", path.display()));
-    if bytes.starts_with(b"quire recording 2\n") {
+    let head = bytes.strip_prefix(b"quire recording ").unwrap_or_default();
+    if [&b"2\n"[..], b"3\n"].iter().any(|version| head.starts_with(version)) {
         return Ok(Tape::of_bytes(&bytes).map_err(damaged)?);
     }
     let text = std::str::from_utf8(&bytes).map_err(|_| damaged("it is no text".to_owned()))?;

@@ -1,11 +1,12 @@
-//! Recordings of *all* memory of a process tree: version 2 of the format.
+//! Recordings of *all* memory of a process tree: versions 2 and 3 of the format.
 //!
 //! Version 1 ([`crate::recording`]) has the first touches of a program's files. Version 2 has the
 //! areas of each process, each first touch of each of their pages, and all that takes pages away
-//! again, in the order of time. A recording begins with text, one thing in a line:
+//! again, in the order of time. Version 3 also has marks, behind which the use of a page is a touch
+//! again. A recording begins with text, one thing in a line:
 //!
 //! ```text
-//!   quire recording 2                 the format's version
+//!   quire recording 2                 the format's version; 3 with marks
 //!   program python3.11                the program's file
 //!   note sorts a list                 its work in one line; may be missing
 //!   page 4096                         bytes of a page, for all pages below

@@ -71,6 +71,7 @@ fn event() -> impl Strategy<Value = Event> {
         (span(), span(), any::<bool>()).prop_map(|(from, to, keep)| Event::Move { from, to, keep }),
         any::<u32>().prop_map(Event::Fork),
         Just(Event::Exit),
+        Just(Event::Mark),
     ]
 }
 

@@ -1,8 +1,10 @@
-//! System calls that no safe library offers: `ptrace`, `prctl`, `personality`, `fork`.
+//! System calls that no safe library offers: `ptrace`, `prctl`, `personality`, `fork`, and
+//! `process_madvise`.
 
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Requests and options of `ptrace`, from its manual page.
 const SEIZE: u32 = 0x4206;
@@ -51,6 +53,41 @@ pub(super) fn same_addresses() -> io::Result<()> {
     // and nothing of this one.
     let done = unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Areas of one call of `process_madvise` (`IOV_MAX`).
+const AREAS: usize = 1024;
+
+/// Pages the areas of another process out that lie between these addresses, as far as each page has
+/// no other user; returns the bytes that the kernel looked at.
+///
+/// # Errors
+/// Those of `process_madvise`: no permission, or no such call (before Linux 5.10).
+pub(crate) fn page_out(process: BorrowedFd<'_>, areas: &[(u64, u64)]) -> io::Result<u64> {
+    let mut bytes = 0;
+    for part in areas.chunks(AREAS) {
+        let area = |(start, end): &(u64, u64)| libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(*start as usize),
+            iov_len: end.saturating_sub(*start) as usize,
+        };
+        let all: Vec<libc::iovec> = part.iter().map(area).collect();
+        let (fd, none) = (process.as_raw_fd(), 0_usize);
+        // SAFETY: The kernel reads `all`, which lives until the call is over, and `all.len()` is
+        // its length. The addresses in it are of another process, which the descriptor names, and
+        // this advice changes where its pages are kept and not what they hold.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                fd,
+                all.as_ptr(),
+                all.len(),
+                libc::MADV_PAGEOUT,
+                none,
+            )
+        };
+        bytes += u64::try_from(done).map_err(|_| io::Error::last_os_error())?;
+    }
+    Ok(bytes)
 }
 
 /// Copies this process: 0 in the copy, and its number in the parent.

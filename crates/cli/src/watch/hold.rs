@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::{env, io};
+use std::{env, fs, io, process};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -21,13 +22,16 @@ pub(crate) struct HoldArgs {
     /// The same addresses in each run
     #[arg(long)]
     fixed: bool,
+    /// In this memory group
+    #[arg(long)]
+    group: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
 /// How a program is to run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Manner {
     /// It gets no large folios.
     pub(crate) small: bool,
@@ -35,6 +39,8 @@ pub(crate) struct Manner {
     pub(crate) fixed: bool,
     /// Its output is not shown.
     pub(crate) quiet: bool,
+    /// The folder of the memory group that it is in, if that is another than ours.
+    pub(crate) group: Option<PathBuf>,
 }
 
 impl Manner {
@@ -44,6 +50,7 @@ impl Manner {
         let mut held = Command::new(own);
         held.arg("hold");
         held.args(self.small.then_some("--small")).args(self.fixed.then_some("--fixed"));
+        held.args(self.group.iter().flat_map(|group| ["--group".as_ref(), group.as_os_str()]));
         held.arg("--").args(command).stdin(Stdio::null());
         if self.quiet {
             held.stdout(Stdio::null()).stderr(Stdio::null());
@@ -59,6 +66,10 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<()> {
     }
     if args.fixed {
         call::same_addresses().context("the kernel does not fix addresses")?;
+    }
+    if let Some(group) = &args.group {
+        fs::write(group.join("cgroup.procs"), process::id().to_string())
+            .context("the program does not get into its memory group")?;
     }
     kill_process(getpid(), Signal::STOP)?;
     let (name, rest) = args.command.split_first().context("a program is missing")?;

@@ -19,7 +19,7 @@ mod hold;
 mod process;
 mod tracer;
 
-pub(crate) use call::fork;
+pub(crate) use call::{fork, page_out};
 pub(crate) use hold::{HoldArgs, Manner, hold};
 pub(crate) use process::{Figures, Line, Snapshot, areas, tree};
 pub(crate) use tracer::{Audience, Tracer};

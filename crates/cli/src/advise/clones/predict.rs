@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use super::stand::{Stood, run};
 use crate::advise::layout::Layout;
-use crate::advise::linux::{Memory, Setting, UPPER, Word, replay};
+use crate::advise::linux::{Setting, UPPER, Word, replay};
+use crate::advise::memory::Memory;
 use crate::advise::search::Search;
 use crate::host::thp::Guard;
 

@@ -5,13 +5,8 @@ use super::folios::Folios;
 use super::rules::{BLOCK, Setting, Word};
 use super::space::Space;
 use super::tables::{Body, Entry, PAGES};
+use crate::advise::memory::Pace;
 use crate::tape::Span;
-
-/// Milliseconds between two rounds, and pages that a round looks at: the kernel's defaults.
-const PAUSE: u64 = 10_000;
-const PAGES_A_ROUND: u64 = 4096;
-/// Pages of other spaces' folios that a block may be made of.
-const SHARED: usize = 256;
 
 /// Where the background is.
 #[derive(Default)]
@@ -27,26 +22,25 @@ impl Background {
         &mut self,
         ms: u64,
         spaces: &mut [Option<Space>],
-        (setting, folios): (&Setting, &mut Folios),
+        with: (&Setting, &Pace, &mut Folios),
         counts: &mut Counts,
     ) {
+        let (setting, pace, folios) = with;
         self.waited += ms;
-        while self.waited >= PAUSE {
-            self.waited -= PAUSE;
-            if setting.background {
-                self.round(spaces, setting, folios, counts);
-            }
+        while self.waited >= pace.pause {
+            self.waited -= pace.pause;
+            self.round(spaces, (setting, pace), folios, counts);
         }
     }
 
     fn round(
         &mut self,
         spaces: &mut [Option<Space>],
-        setting: &Setting,
+        rules: (&Setting, &Pace),
         folios: &mut Folios,
         counts: &mut Counts,
     ) {
-        let mut left = PAGES_A_ROUND;
+        let mut left = rules.1.pages;
         let (first, mut from) = self.at;
         for (number, space) in spaces.iter_mut().enumerate().skip(first as usize) {
             let Some(space) = space else { continue };
@@ -56,7 +50,7 @@ impl Background {
                     return;
                 }
                 left = left.saturating_sub(PAGES);
-                collapse(space, block, setting, folios, counts);
+                collapse(space, block, rules, folios, counts);
             }
             from = 0;
         }
@@ -68,7 +62,7 @@ impl Background {
 pub(super) fn collapse(
     space: &mut Space,
     block: u64,
-    setting: &Setting,
+    (setting, pace): (&Setting, &Pace),
     folios: &mut Folios,
     counts: &mut Counts,
 ) -> bool {
@@ -78,25 +72,31 @@ pub(super) fn collapse(
     };
     let Some(table) = space.tables.get(block) else { return false };
     let Body::Pages(all) = &table.body else { return false };
-    let present = all.iter().filter(|entry| entry.folio().is_some()).count();
-    let shared = all.iter().filter(|entry| entry.folio().is_some() && !entry.is_own()).count();
-    let empty = PAGES as usize - present;
+    let count = |is: fn(&Entry) -> bool| all.iter().filter(|entry| is(entry)).count() as u64;
+    let present = count(|entry| entry.folio().is_some());
+    let shared = count(|entry| entry.folio().is_some() && !entry.is_own());
+    let swapped = count(|entry| entry.slot().is_some());
+    let empty = PAGES - present - swapped;
     if setting.orders(&area) >> BLOCK & 1 == 0
         || present == 0
-        || empty > usize::from(setting.fill)
-        || shared > SHARED
+        || empty > pace.none
+        || shared > pace.shared
+        || swapped > pace.swapped
+        || !folios.have_room(PAGES)
     {
         return false;
     }
     for entry in **all {
         entry.folio().into_iter().for_each(|folio| folios.unmap(folio, space.number, 1));
+        entry.slot().into_iter().for_each(|slot| folios.device.release(slot));
     }
-    let folio = folios.make(BLOCK, space.number, PAGES as u32);
+    let folio = folios.make(BLOCK, space.number, (span.start, PAGES as u32));
     table.body = Body::Block(Entry::of(folio, true));
     counts.collapsed += 1;
-    counts.copied += present as u64;
-    counts.cleared += empty as u64;
-    space.came(empty as u64);
+    counts.copied += present;
+    counts.cleared += empty;
+    counts.back += swapped;
+    space.came(empty + swapped);
     true
 }
 
@@ -106,6 +106,6 @@ pub(super) fn asked(space: &mut Space, span: Span, folios: &mut Folios, counts: 
     let mut setting = Setting::never();
     setting.sizes[BLOCK as usize] = Word::Always;
     for block in space.tables.between(span.start.div_ceil(PAGES), span.end / PAGES) {
-        collapse(space, block, &setting, folios, counts);
+        collapse(space, block, (&setting, &Pace::asked()), folios, counts);
     }
 }

@@ -8,11 +8,15 @@
 //! | shared since a fork | write | kept, if no other space maps the folio; else one page is copied, and a block is split before |
 //! | of a private file | write | one page is copied |
 //! | of a file, of shared memory | other | as recorded |
+//! | on the swap device | any | it comes back ([`pressure`](super::pressure)) |
+//!
+//! Where memory is bounded, a large folio is taken only if it fits; for a page, others leave first.
 
 use super::folios::Folios;
 use super::rules::{BLOCK, LEAST, Setting};
 use super::space::{Space, split};
 use super::tables::{Body, Entry, PAGES, Table};
+use crate::advise::memory::Memory;
 use crate::tape::{Access, Area, Backing, Span};
 
 /// Counts of faults and of work.
@@ -27,6 +31,16 @@ pub(crate) struct Counts {
     pub(crate) kept: u64,
     /// Faults on pages of files and of shared memory.
     pub(crate) file: u64,
+    /// Faults that read from the swap device; pages that came back with them, and that left.
+    pub(crate) major: u64,
+    pub(crate) back: u64,
+    pub(crate) out: u64,
+    /// Large folios that were split because the device had no place for them, and because parts
+    /// of them were no longer mapped.
+    pub(crate) cut: u64,
+    pub(crate) partial: u64,
+    /// How often the bound was raised, since nothing could leave: Linux would end a process.
+    pub(crate) short: u64,
     /// Allowed orders, larger than the given one, that did not fit the area; whose pages were not
     /// all empty; for which there was no memory.
     pub(crate) bounds: [u64; BLOCK as usize + 1],
@@ -42,32 +56,8 @@ pub(crate) struct Counts {
 impl Counts {
     /// All faults.
     pub(crate) fn faults(&self) -> u64 {
-        self.folios.iter().sum::<u64>() + self.zero + self.copies + self.kept + self.file
-    }
-}
-
-/// Memory in which large folios may be hard to find.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Memory {
-    /// The share of attempts for a block that fail, from 0 to 1; smaller orders fail less often.
-    pub(crate) fragmented: f64,
-    seed: u64,
-}
-
-impl Memory {
-    pub(crate) fn new(fragmented: f64) -> Memory {
-        Memory { fragmented, seed: 1 }
-    }
-
-    /// Whether there is a free folio of `order`: the chance falls with each order, so that it is
-    /// certain for pages and as given for blocks.
-    fn has(&mut self, order: u8) -> bool {
-        if order == 0 || self.fragmented <= 0.0 {
-            return true;
-        }
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let chance = 1.0 - (1.0 - self.fragmented).powf(f64::from(order) / f64::from(BLOCK));
-        (self.seed >> 11) as f64 / (1_u64 << 53) as f64 >= chance
+        let served = self.folios.iter().sum::<u64>() + self.zero + self.copies + self.kept;
+        served + self.file + self.major
     }
 }
 
@@ -77,6 +67,9 @@ pub(super) struct Around<'a> {
     pub(super) folios: &'a mut Folios,
     pub(super) memory: &'a mut Memory,
     pub(super) counts: &'a mut Counts,
+    /// The largest order to take, and whether others have left for it already.
+    pub(super) most: u8,
+    pub(super) waited: bool,
 }
 
 /// The result of a touch.
@@ -88,6 +81,8 @@ pub(super) enum Touched {
     Stray,
     /// The area forbids it: the program gets a signal.
     Denied,
+    /// Others must leave first, for a folio of this order; nothing has changed.
+    Full(u8),
 }
 
 impl Around<'_> {
@@ -102,10 +97,16 @@ impl Around<'_> {
         let (block, at) = split(page);
         let entry = space.tables.get(block).map_or(Entry::NONE, |table| table.entry(at));
         let write = access == Access::Write;
+        if !self.folios.have_room(1) && self.takes_page(space, &area, entry, write) {
+            return Touched::Full(0);
+        }
+        let mut full = None;
         if entry.folio().is_some() {
             if write && !entry.is_own() {
                 self.share_ends(space, page, entry);
             }
+        } else if let Some(slot) = entry.slot() {
+            full = self.swap_in(space, &area, page, slot);
         } else if area.shared || area.backing == Backing::Other {
             self.counts.file += 1;
         } else if area.backing != Backing::Anon {
@@ -121,35 +122,45 @@ impl Around<'_> {
                 self.replace_zero(space, page);
             }
         } else if write {
-            self.bring(space, &area, page);
+            full = self.bring(space, &area, page);
         } else {
             self.bring_zero(space, &area, page);
         }
-        space.touch(page);
+        if let Some(order) = full {
+            return Touched::Full(order);
+        }
+        if let Some(folio) = space.touch(page) {
+            self.folios.access(folio);
+        }
+        self.folios.tables = self.folios.tables.wrapping_add(space.table_change());
         Touched::Served
     }
 
-    /// All pages of `span` come in to be written.
-    pub(super) fn populate(&mut self, space: &mut Space, span: Span) {
-        for area in space.areas.within(span) {
-            let access = if area.rights.write { Access::Write } else { Access::Read };
-            // Pages of files come as they were recorded.
-            if area.is_anon() && area.rights.allow(access) {
-                for page in area.span.start..area.span.end {
-                    let (block, at) = split(page);
-                    let entry = space.tables.get(block).map_or(Entry::NONE, |it| it.entry(at));
-                    if entry.folio().is_none() {
-                        self.touch(space, page, access);
-                    }
-                }
-            }
+    /// Whether a touch takes a page, in place of another.
+    fn takes_page(&self, space: &Space, area: &Area, entry: Entry, write: bool) -> bool {
+        if let Some(folio) = entry.folio() {
+            return write && !entry.is_own() && !self.folios.is_own(folio, space.number);
         }
+        let of_file = !area.shared && matches!(area.backing, Backing::File { .. });
+        write && entry.slot().is_none() && (of_file || entry == Entry::ZERO)
+    }
+
+    /// Whether a folio of `order` fits.
+    pub(super) fn has(&mut self, order: u8) -> bool {
+        self.memory.has(order) && self.folios.have_room(1 << order)
+    }
+
+    /// Whether others leave for a large folio.
+    pub(super) fn waits(&self, area: &Area, order: u8) -> bool {
+        let limit = self.folios.limit.filter(|_| !self.waited);
+        let waits = limit.is_some_and(|limit| limit.waits[usize::from(area.huge == Some(true))]);
+        waits && !self.folios.have_room(1 << order)
     }
 
     /// One page of its own.
     fn one(&mut self, space: &mut Space, page: u64) {
         let (block, at) = split(page);
-        let folio = self.folios.make(0, space.number, 1);
+        let folio = self.folios.make(0, space.number, (page, 1));
         space.tables.at(block).pages()[at] = Entry::of(folio, true);
         space.came(1);
     }
@@ -157,7 +168,7 @@ impl Around<'_> {
     fn replace_zero(&mut self, space: &mut Space, page: u64) {
         let block = split(page).0;
         let whole = space.tables.get(block).is_some_and(|it| matches!(it.body, Body::Block(_)));
-        if whole && self.memory.has(BLOCK) {
+        if whole && self.most >= BLOCK && self.has(BLOCK) {
             self.block(space, block);
             return;
         }
@@ -168,7 +179,7 @@ impl Around<'_> {
 
     /// A block of its own where there is none, or only zeroes.
     fn block(&mut self, space: &mut Space, block: u64) {
-        let folio = self.folios.make(BLOCK, space.number, PAGES as u32);
+        let folio = self.folios.make(BLOCK, space.number, (block * PAGES, PAGES as u32));
         let body = Body::Block(Entry::of(folio, true));
         match space.tables.get(block) {
             Some(table) => table.body = body,
@@ -179,35 +190,44 @@ impl Around<'_> {
         space.came(PAGES);
     }
 
-    /// A write to an empty page.
-    fn bring(&mut self, space: &mut Space, area: &Area, page: u64) {
-        let orders = self.setting.orders(area);
+    /// A write to an empty page; the order for which others must leave first.
+    fn bring(&mut self, space: &mut Space, area: &Area, page: u64) -> Option<u8> {
+        let orders = self.setting.orders(area) & ((2 << self.most) - 1);
         let block = split(page).0;
         if orders >> BLOCK & 1 != 0 {
             if !area.span.covers(Span::of(block * PAGES, PAGES)) {
                 self.counts.bounds[BLOCK as usize] += 1;
             } else if space.tables.get(block).is_some() {
                 self.counts.taken[BLOCK as usize] += 1;
-            } else if !self.memory.has(BLOCK) {
+            } else if self.waits(area, BLOCK) {
+                return Some(BLOCK);
+            } else if !self.has(BLOCK) {
                 self.counts.scarce[BLOCK as usize] += 1;
             } else {
                 self.block(space, block);
-                return;
+                return None;
             }
         }
         let mut order = if orders == 0 { 0 } else { self.fitting(space, area, page, orders) };
-        while order > 0 && !self.memory.has(order) {
+        while order > 0 && !self.has(order) {
+            if self.waits(area, order) {
+                return Some(order);
+            }
             self.counts.scarce[order as usize] += 1;
             order = (LEAST..order).rev().find(|lower| orders >> lower & 1 != 0).unwrap_or(0);
+        }
+        if !self.folios.have_room(1 << order) {
+            return Some(order);
         }
         self.counts.folios[order as usize] += 1;
         self.counts.cleared += 1 << order;
         let span = around(page, order);
-        let folio = self.folios.make(order, space.number, 1 << order);
+        let folio = self.folios.make(order, space.number, (span.start, 1 << order));
         let at = split(span.start).1;
         let entries = &mut space.tables.at(block).pages()[at..at + (1 << order)];
         entries.fill(Entry::of(folio, true));
         space.came(1 << order);
+        None
     }
 
     /// The largest allowed order below a block that lies in the area, over empty pages.
@@ -263,6 +283,6 @@ impl Around<'_> {
 }
 
 /// The aligned pages of a folio of `order` around `page`.
-fn around(page: u64, order: u8) -> Span {
+pub(super) fn around(page: u64, order: u8) -> Span {
     Span::of(page >> order << order, 1 << order)
 }

@@ -1,5 +1,9 @@
 //! Folios of private memory.
 
+use super::lists::{Lists, Place};
+use super::slots::Device;
+use crate::advise::memory::Limit;
+
 /// The number of a folio.
 pub(in crate::advise) type FolioId = u32;
 
@@ -7,34 +11,57 @@ pub(in crate::advise) type FolioId = u32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::advise) struct Folio {
     pub(in crate::advise) order: u8,
+    /// The address of its first page, in every space that maps it.
+    pub(super) first: u64,
+    pub(super) place: Place,
     /// After a third space, Linux no longer knows who shares it: it counts as shared for ever.
     many: bool,
     /// Two spaces with their mapped pages.
     users: [(u32, u32); 2],
     /// Mapped pages of all spaces.
-    mapped: u32,
+    pub(super) mapped: u32,
 }
 
 /// All folios.
 #[derive(Default)]
 pub(in crate::advise) struct Folios {
-    all: Vec<Folio>,
+    pub(super) all: Vec<Folio>,
     free: Vec<FolioId>,
     /// Pages of all folios.
     pub(in crate::advise) pages: u64,
     /// The most that there were.
     pub(in crate::advise) peak: u64,
+    /// Pages of tables.
+    pub(super) tables: u64,
+    /// The bound of pages and tables together, the device, and the lists by which folios leave.
+    pub(super) limit: Option<Limit>,
+    pub(super) device: Device,
+    pub(super) lists: Option<Lists>,
 }
 
 impl Folios {
-    /// A folio of which `count` pages are mapped in `space`.
-    pub(in crate::advise) fn make(&mut self, order: u8, space: u32, count: u32) -> FolioId {
+    /// No folios; with a bound, if there is one.
+    pub(super) fn new(limit: Option<Limit>) -> Folios {
+        let device = limit.map(|limit| Device::new(limit.slots)).unwrap_or_default();
+        Folios { limit, device, lists: limit.map(|_| Lists::default()), ..Folios::default() }
+    }
+
+    /// Whether `pages` more are within the bound.
+    pub(super) fn have_room(&self, pages: u64) -> bool {
+        self.limit.is_none_or(|limit| self.pages + self.tables + pages <= limit.pages)
+    }
+
+    /// A folio at the page `first`, of which `count` pages are mapped in `space`.
+    pub(super) fn make(&mut self, order: u8, space: u32, (first, count): (u64, u32)) -> FolioId {
         let users = [(space, count), (0, 0)];
-        let folio = Folio { order, many: false, users, mapped: count };
+        let place = Place::default();
+        let mut folio = Folio { order, first, place, many: false, users, mapped: count };
         self.pages += 1 << order;
         self.peak = self.peak.max(self.pages);
-        match self.free.pop() {
+        let id = match self.free.pop() {
             Some(id) => {
+                // The lists may have elements of the folio that had the number before.
+                folio.place = Place::after(self.all[id as usize].place);
                 self.all[id as usize] = folio;
                 id
             }
@@ -42,6 +69,23 @@ impl Folios {
                 self.all.push(folio);
                 self.all.len() as FolioId - 1
             }
+        };
+        self.enlist(id, false, false);
+        id
+    }
+
+    /// A page of the folio was accessed.
+    pub(super) fn access(&mut self, id: FolioId) {
+        if self.lists.is_some() {
+            self.all[id as usize].place.accessed = true;
+        }
+    }
+
+    /// A page of the folio has moved to the address `page`, from `from`.
+    pub(super) fn moved(&mut self, id: FolioId, from: u64, page: u64) {
+        let folio = &mut self.all[id as usize];
+        if (folio.first..folio.first + (1 << folio.order)).contains(&from) {
+            folio.first = page.saturating_sub(from - folio.first);
         }
     }
 
@@ -71,6 +115,7 @@ impl Folios {
         }
         if folio.mapped == 0 {
             self.pages -= 1 << folio.order;
+            self.delist(id);
             self.free.push(id);
         }
     }

@@ -11,6 +11,9 @@
 //!   folios    how large each folio is, and which spaces map how many of its pages
 //!   space     areas and tables of one process, with its resident pages and their peak
 //!   fault     one fault; fork, exec and exit, and the background (khugepaged)
+//!   pressure  where memory is bounded: which folios leave, and how they come back
+//!   lists     which were used lately
+//!   slots     the swap device
 //!   replay    a tape under a setting
 //! ```
 //!
@@ -19,15 +22,17 @@
 
 pub(super) mod rules;
 pub(super) mod areas;
+mod slots;
+mod lists;
 mod folios;
 pub(super) mod tables;
 mod space;
 mod fault;
 mod collapse;
+mod pressure;
 mod replay;
 #[cfg(test)]
 mod naive;
 
-pub(super) use fault::Memory;
 pub(super) use replay::{Outcome, UPPER, replay};
 pub(super) use rules::{Setting, Word};

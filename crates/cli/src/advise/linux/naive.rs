@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
 
-use super::fault::Memory;
 use super::replay::{Outcome, replay};
 use super::rules::{BLOCK, LEAST, Setting, Word};
+use crate::advise::memory::Memory;
 use crate::tape::{Access, Advice, Area, Event, Rights, Span, Tape, Writer};
 
 /// The attributes of a page: areas of equal attributes side by side are one.
@@ -204,6 +204,13 @@ impl Naive {
     }
 
     fn fork(&mut self, child: u32) {
+        // One entry maps pages of one area only: an area that ends within a block splits it.
+        let blocks: Vec<u64> = self.process().blocks.iter().copied().collect();
+        for block in blocks {
+            if !self.fits(block * PAGES, BLOCK) {
+                self.process().blocks.remove(&block);
+            }
+        }
         let mut copy = self.process().clone();
         copy.peak = 0;
         let pages = std::mem::take(&mut copy.pages);
@@ -299,7 +306,7 @@ fn span() -> impl Strategy<Value = Span> {
     span.prop_map(|span| Span { start: span.start, end: span.end.min(2048) })
 }
 
-fn event() -> impl Strategy<Value = Event> {
+pub(super) fn event() -> impl Strategy<Value = Event> {
     let access = || prop_oneof![3 => Just(Access::Write), 1 => Just(Access::Read)];
     let advice = prop_oneof![Just(Advice::Huge), Just(Advice::NoHuge), Just(Advice::Forget)];
     let huge = prop_oneof![3 => Just(None), 1 => Just(Some(true))];
@@ -316,7 +323,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// Forks go to a process that is not there, since a number is used once.
-fn sensible(events: Vec<Event>) -> Vec<Event> {
+pub(super) fn sensible(events: Vec<Event>) -> Vec<Event> {
     let (mut at, mut next, mut alive) = (0, 0, vec![0]);
     let mut all = vec![Event::Space(0), Event::Map(Area::anon(Span::of(0, 1024)))];
     for event in events {
@@ -342,7 +349,7 @@ fn sensible(events: Vec<Event>) -> Vec<Event> {
     all
 }
 
-fn setting() -> impl Strategy<Value = Setting> {
+pub(super) fn setting() -> impl Strategy<Value = Setting> {
     let word = prop_oneof![Just(Word::Never), Just(Word::Madvise), Just(Word::Always)];
     proptest::collection::vec(word, usize::from(BLOCK - LEAST) + 1).prop_map(|words| {
         let all = words.into_iter().zip(LEAST..=BLOCK);

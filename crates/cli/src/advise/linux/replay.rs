@@ -1,13 +1,15 @@
 //! A tape under a setting.
 
 use super::collapse::{Background, asked};
-use super::fault::{Around, Counts, Memory, Touched};
+use super::fault::{Around, Counts, Touched};
 use super::folios::Folios;
-use super::rules::Setting;
-use super::space::Space;
+use super::pressure;
+use super::rules::{BLOCK, Setting};
+use super::space::{Space, split};
 use crate::advise::layout::Layout;
+use crate::advise::memory::Memory;
 use crate::advise::reach::{Reach, reach};
-use crate::tape::{Advice, Event, Tape};
+use crate::tape::{Access, Advice, Event, Span, Tape};
 
 /// Tables above those that have entries for pages.
 pub(in crate::advise) const UPPER: u64 = 3;
@@ -16,6 +18,8 @@ pub(in crate::advise) const UPPER: u64 = 3;
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Outcome {
     pub(crate) counts: Counts,
+    /// Memory was bounded.
+    pub(crate) is_bounded: bool,
     /// Touches that were replayed.
     pub(crate) touches: u64,
     /// The most resident pages of one process.
@@ -45,8 +49,8 @@ pub(crate) fn replay(tape: &Tape, setting: &Setting, memory: Memory) -> Outcome 
 pub(crate) struct Machine {
     setting: Setting,
     memory: Memory,
-    folios: Folios,
-    spaces: Vec<Option<Space>>,
+    pub(super) folios: Folios,
+    pub(super) spaces: Vec<Option<Space>>,
     current: usize,
     background: Background,
     counts: Counts,
@@ -63,7 +67,7 @@ impl Machine {
         Machine {
             setting,
             memory,
-            folios: Folios::default(),
+            folios: Folios::new(memory.limit),
             spaces: Vec::new(),
             current: 0,
             background: Background::default(),
@@ -80,16 +84,14 @@ impl Machine {
         match event {
             Event::Touch { page, access } => {
                 self.touches += 1;
-                self.stray = false;
-                let touched = self.with(|around, space| around.touch(space, page, access));
-                self.stray = touched == Some(Touched::Stray);
+                self.stray = self.touch(page, access) == Some(Touched::Stray);
                 if self.folios.pages > self.peak_pages {
                     self.at_peak();
                 }
             }
             Event::Space(number) => self.enter(number),
             Event::Time(ms) => {
-                let with = (&self.setting, &mut self.folios);
+                let with = (&self.setting, &self.memory.pace, &mut self.folios);
                 self.background.pass(ms, &mut self.spaces, with, &mut self.counts);
             }
             Event::Begin => {
@@ -103,8 +105,51 @@ impl Machine {
             }
             Event::Fork(child) => self.fork(child),
             Event::Exit => self.exit(),
+            Event::Mark => {}
+            Event::Advise(span, Advice::Populate) => self.populate(span),
             other => {
                 self.with(|around, space| change(around, space, other));
+                if let Event::Map(area) = other
+                    && area.populate
+                {
+                    self.populate(area.span);
+                }
+            }
+        }
+    }
+
+    /// A touch; where memory is full, others leave until it can be served.
+    fn touch(&mut self, page: u64, access: Access) -> Option<Touched> {
+        let (mut most, mut waited) = (BLOCK, false);
+        loop {
+            let touched = self.with(|around, space| {
+                (around.most, around.waited) = (most, waited);
+                around.touch(space, page, access)
+            });
+            let Some(Touched::Full(order)) = touched else { return touched };
+            let with = (&mut self.spaces[..], &mut self.folios);
+            pressure::make_room(with, &mut self.counts, 1 << order);
+            (most, waited) = (order, true);
+        }
+    }
+
+    /// All pages of `span` come in to be written.
+    fn populate(&mut self, span: Span) {
+        let areas = self.with(|_, space| space.areas.within(span)).unwrap_or_default();
+        for area in areas {
+            let access = if area.rights.write { Access::Write } else { Access::Read };
+            // Pages of files come as they were recorded.
+            if !area.is_anon() || !area.rights.allow(access) {
+                continue;
+            }
+            for page in area.span.start..area.span.end {
+                let there = self.with(|_, space| {
+                    let (block, at) = split(page);
+                    space.tables.get(block).is_some_and(|it| it.entry(at).folio().is_some())
+                });
+                if there != Some(true) {
+                    self.touch(page, access);
+                }
             }
         }
     }
@@ -122,6 +167,7 @@ impl Machine {
             self.out.tables = self.out.tables.max(space.most_tables + UPPER);
         }
         self.out.counts = self.counts;
+        self.out.is_bounded = self.memory.limit.is_some();
         self.out.touches = self.touches;
         self.out.memory = self.folios.peak;
         self.out
@@ -134,6 +180,8 @@ impl Machine {
             folios: &mut self.folios,
             memory: &mut self.memory,
             counts: &mut self.counts,
+            most: BLOCK,
+            waited: false,
         };
         Some(act(&mut around, space))
     }
@@ -152,7 +200,11 @@ impl Machine {
         let copy = self.with(|around, space| space.fork(child, around.folios));
         let parent = self.current as u32;
         self.enter(child);
-        self.spaces[child as usize] = copy;
+        if let Some(copy) = copy {
+            let mut copy = copy;
+            self.folios.tables = self.folios.tables.wrapping_add(copy.table_change());
+            self.spaces[child as usize] = Some(copy);
+        }
         self.enter(parent);
     }
 
@@ -192,14 +244,7 @@ impl Outcome {
 /// A change of areas.
 fn change(around: &mut Around<'_>, space: &mut Space, event: Event) {
     if let Event::Map(area) = event {
-        space.map(area, around.folios);
-        if area.populate {
-            around.populate(space, area.span);
-        }
-        return;
-    }
-    if let Event::Advise(span, Advice::Populate) = event {
-        return around.populate(space, span);
+        return space.map(area, around.folios);
     }
     let folios = &mut *around.folios;
     match event {

@@ -44,21 +44,12 @@ pub(crate) struct Setting {
     pub(crate) top: Word,
     /// By order; orders 0 and 1 have no switch.
     pub(crate) sizes: [Word; BLOCK as usize + 1],
-    /// Whether the background makes blocks (`khugepaged`).
-    pub(crate) background: bool,
-    /// Empty pages that the background fills up in a block (`max_ptes_none`).
-    pub(crate) fill: u16,
 }
 
 impl Setting {
     /// No large folios.
     pub(crate) fn never() -> Setting {
-        Setting {
-            top: Word::Never,
-            sizes: [Word::Never; BLOCK as usize + 1],
-            background: true,
-            fill: 511,
-        }
+        Setting { top: Word::Never, sizes: [Word::Never; BLOCK as usize + 1] }
     }
 
     /// The same with this position of the switch of `order`.

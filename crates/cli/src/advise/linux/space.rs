@@ -1,7 +1,7 @@
 //! One process: its areas, its tables, and how many of its pages are resident.
 
 use super::areas::Areas;
-use super::folios::Folios;
+use super::folios::{FolioId, Folios};
 use super::tables::{Body, Entry, PAGES, Table, Tables};
 use crate::tape::{Area, Backing, Span};
 
@@ -19,8 +19,9 @@ pub(super) struct Space {
     pub(super) peak: u64,
     /// Its mapped pages of private memory that it has touched.
     pub(super) touched: u64,
-    /// The most tables that it has had.
+    /// The most tables that it has had, and how many count in the memory of all.
     pub(super) most_tables: u64,
+    counted_tables: u64,
 }
 
 /// The block of a page, and its place in it.
@@ -55,14 +56,34 @@ impl Space {
         self.most_tables = self.most_tables.max(self.tables.count());
     }
 
-    /// A page was touched that is mapped.
-    pub(super) fn touch(&mut self, page: u64) {
+    /// A page was touched; returns its folio, if it has one.
+    pub(super) fn touch(&mut self, page: u64) -> Option<FolioId> {
         let (block, at) = split(page);
-        let Some(table) = self.tables.get(block) else { return };
-        if table.entry(at).folio().is_some() && !table.is_touched(at) {
+        let table = self.tables.get(block)?;
+        let folio = table.entry(at).folio()?;
+        if !table.is_touched(at) {
             table.touch(at);
             self.touched += 1;
         }
+        Some(folio)
+    }
+
+    /// A page of private memory has left; its entry is `entry` now.
+    pub(super) fn left(&mut self, page: u64, entry: Entry) {
+        let (block, at) = split(page);
+        let table = self.tables.at(block);
+        if table.is_touched(at) {
+            table.forget(at);
+            self.touched -= 1;
+        }
+        table.pages()[at] = entry;
+        self.own -= 1;
+    }
+
+    /// The tables that are new since the last call, or as a wrapped number fewer.
+    pub(super) fn table_change(&mut self) -> u64 {
+        let count = self.tables.count();
+        count.wrapping_sub(std::mem::replace(&mut self.counted_tables, count))
     }
 
     /// Forgets the content of all pages of `span`. Tables that are empty afterwards go where
@@ -134,7 +155,7 @@ impl Space {
         self.unmap(to, folios);
         self.areas.relocate(from, to, keep);
         let moved = Span::of(from.start, from.count().min(to.count()));
-        self.carry(moved, to.start);
+        self.carry(moved, to.start, folios);
         for block in self.tables.between(from.start / PAGES, from.end.div_ceil(PAGES)) {
             if !self.areas.any(Span::of(block * PAGES, PAGES)) {
                 self.tables.remove(block);
@@ -143,7 +164,7 @@ impl Space {
     }
 
     /// Moves the entries of `from` to the pages from `to` on, where none are.
-    fn carry(&mut self, from: Span, to: u64) {
+    fn carry(&mut self, from: Span, to: u64, folios: &mut Folios) {
         for block in self.tables.between(from.start / PAGES, from.end.div_ceil(PAGES)) {
             let own = Span::of(block * PAGES, PAGES);
             let part = own.with(from);
@@ -152,6 +173,9 @@ impl Space {
             let Some(table) = self.tables.get(block) else { continue };
             if whole {
                 let table = table.clone();
+                for (folio, at) in table.folios() {
+                    folios.moved(folio, part.start + at, target + at);
+                }
                 self.tables.remove(block);
                 self.tables.put(target / PAGES, table);
                 continue;
@@ -167,6 +191,9 @@ impl Space {
                 }
             }
             for (page, entry, touched) in moving {
+                if let Some(folio) = entry.folio() {
+                    folios.moved(folio, page - target + part.start, page);
+                }
                 let (block, at) = split(page);
                 let table = self.tables.at(block);
                 table.pages()[at] = entry;
@@ -202,6 +229,7 @@ impl Space {
     /// Ends it.
     pub(super) fn exit(&mut self, folios: &mut Folios) {
         self.forget(Span { start: 0, end: u64::MAX }, folios, false);
+        folios.tables = folios.tables.wrapping_sub(self.counted_tables);
         *self = Space { peak: self.peak, most_tables: self.most_tables, ..Space::new(self.number) };
     }
 }
@@ -217,6 +245,9 @@ fn forget_pages(table: &mut Table, part: Span, space: u32, folios: &mut Folios) 
         if table.is_touched(at) {
             touched += 1;
             table.forget(at);
+        }
+        if let Some(slot) = entry.slot() {
+            folios.device.release(slot);
         }
         let Some(folio) = entry.folio() else { continue };
         gone += 1;
@@ -262,7 +293,14 @@ fn share(
         if entry.is_none() {
             continue;
         }
-        let shared = entry.folio().map_or(entry, |folio| Entry::of(folio, false));
+        let shared = match (entry.folio(), entry.slot()) {
+            (Some(folio), _) => Entry::of(folio, false),
+            (None, Some(slot)) => {
+                folios.device.share(slot);
+                Entry::swapped(slot, false)
+            }
+            (None, None) => entry,
+        };
         table.pages()[at] = shared;
         child.pages()[at] = shared;
         if table.is_touched(at) {

@@ -5,11 +5,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::folios::FolioId;
 use super::rules::BLOCK;
+use super::slots::Slot;
 
 /// Pages of a block.
 pub(in crate::advise) const PAGES: u64 = 1 << BLOCK;
 
-/// One entry: nothing, the zero page, or a page of a folio.
+/// The bit of an entry whose page is on the swap device.
+const SWAPPED: u32 = 1 << 31;
+
+/// One entry: nothing, the zero page, a page of a folio, or one that is on the swap device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::advise) struct Entry(u32);
 
@@ -27,12 +31,22 @@ impl Entry {
         self == Entry::NONE
     }
 
-    /// The folio, unless it is the zero page.
-    pub(in crate::advise) fn folio(self) -> Option<FolioId> {
-        (self.0 >= 2).then(|| (self.0 >> 1) - 1)
+    /// A page in a slot; `own` when no other space had it.
+    pub(super) fn swapped(slot: Slot, own: bool) -> Entry {
+        Entry(SWAPPED | slot << 1 | u32::from(own))
     }
 
-    /// Whether it may be written without a copy.
+    /// The folio, if it is in memory and not the zero page.
+    pub(in crate::advise) fn folio(self) -> Option<FolioId> {
+        (self.0 >= 2 && self.0 & SWAPPED == 0).then(|| (self.0 >> 1) - 1)
+    }
+
+    /// The slot, if it is on the device.
+    pub(super) fn slot(self) -> Option<Slot> {
+        (self.0 & SWAPPED != 0).then_some((self.0 & !SWAPPED) >> 1)
+    }
+
+    /// Whether it is of this space alone: in memory, it may be written without a copy.
     pub(in crate::advise) fn is_own(self) -> bool {
         self.0 >= 2 && self.0 & 1 != 0
     }
@@ -80,6 +94,23 @@ impl Table {
         }
         let Body::Pages(all) = &mut self.body else { unreachable!("it was split") };
         all
+    }
+
+    /// Its folios, each with the place of its first page here.
+    pub(super) fn folios(&self) -> Vec<(FolioId, u64)> {
+        let all = match &self.body {
+            Body::Block(entry) => std::slice::from_ref(entry),
+            Body::Pages(all) => &all[..],
+        };
+        let mut found: Vec<(FolioId, u64)> = Vec::new();
+        for (at, entry) in all.iter().enumerate() {
+            if let Some(folio) = entry.folio()
+                && found.last().is_none_or(|(last, _)| *last != folio)
+            {
+                found.push((folio, at as u64));
+            }
+        }
+        found
     }
 
     pub(in crate::advise) fn touch(&mut self, at: usize) {

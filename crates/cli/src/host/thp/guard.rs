@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use std::{fs, io, process, thread};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -10,6 +11,7 @@ use signal_hook::iterator::Signals;
 use super::note::{self, Knob, Note};
 use super::switches::{self, Switches};
 use crate::host::Host;
+use crate::host::keeper::{Keeper, quoted};
 use crate::size::Size;
 
 pub(super) const FOLDER: &str = "sys/kernel/mm/transparent_hugepage";
@@ -28,6 +30,8 @@ pub(crate) struct Guard {
 struct Loan {
     host: Host,
     knobs: Vec<Knob>,
+    /// Writes them back at once when this process is killed; `None` without a shell.
+    keeper: Option<Keeper>,
     returned: bool,
 }
 
@@ -119,6 +123,8 @@ impl Loan {
             Ok(()) => note::remove(&self.host),
             Err(e) => eprintln!("quire: the huge-page settings could not be restored: {e}"),
         }
+        // It has ended before another run may change them.
+        drop(self.keeper.take());
     }
 }
 
@@ -182,8 +188,22 @@ fn borrow(host: &Host, says: &mut Vec<String>) -> Result<Loan, String> {
     note::write(host, &knobs).map_err(|e| {
         format!("The huge-page settings stay as they are: no note can be left ({e}).")
     })?;
-    Ok(Loan { host: host.clone(), knobs, returned: false })
+    let keeper = keeper(host, &knobs).ok();
+    Ok(Loan { host: host.clone(), knobs, keeper, returned: false })
 }
+
+/// A process that writes the values back, and takes the note away, when this one ends.
+fn keeper(host: &Host, knobs: &[Knob]) -> io::Result<Keeper> {
+    let mut keeper = Keeper::new()?;
+    keeper.promise(&format!("rm -f {}", quoted(&note::note_path(host))))?;
+    for Knob { path, value } in knobs {
+        keeper.promise(&format!("echo {value} > {}", quoted(&host.path(path))))?;
+    }
+    Ok(keeper)
+}
+
+/// How long the keeper of a run that was killed is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Deals with the note of an earlier run.
 fn settle_note(host: &Host, says: &mut Vec<String>) -> Result<(), String> {
@@ -192,6 +212,10 @@ fn settle_note(host: &Host, says: &mut Vec<String>) -> Result<(), String> {
         return Err(format!(
             "The huge-page settings stay as they are: run {pid} has changed them."
         ));
+    }
+    let start = Instant::now();
+    while note::note_path(host).exists() && start.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(10));
     }
     restore(host, &knobs).map_err(|e| {
         format!(

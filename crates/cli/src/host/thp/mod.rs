@@ -7,8 +7,9 @@
 //! * when it is dropped: at the end, on an error, on a panic;
 //! * when SIGINT, SIGTERM or SIGHUP arrives (a thread waits for them, restores, and exits with
 //!   128 + the signal's number);
-//! * at the next start, when nothing of this could happen (`kill -9`): the values are also in a
-//!   note below `/run`, which lives exactly as long as the settings do, until the next boot.
+//! * when the process is killed (`kill -9`): a keeper, a process of its own, writes them back;
+//! * at the next start, when even that could not happen: the values are also in a note below
+//!   `/run`, which lives exactly as long as the settings do, until the next boot.
 //!   The note names its process, so that two runs at a time do not restore each other's values:
 //!   the second finds the note of a living process and leaves the settings alone.
 

@@ -20,11 +20,11 @@
 //! The events come as binary records out of the kernel's ring buffers ([`ring`], [`layout`]), one
 //! buffer for each CPU, in which each round of [`pipes`] puts events in order by their time.
 //!
-//! **A recording lacks** touches of pages that are there already: after a first write, how often
-//! and when a page is used; after a fork, which pages the child only reads. It lacks pages that
-//! the kernel brings in for a call without a fault (the arguments of an exec, `MAP_POPULATE`,
-//! direct I/O); a tape says how many faults the kernel counted beyond the touches. Calls of 32-bit
-//! programs and System V shared memory are not followed.
+//! **A recording lacks** touches of pages that are there already, unless [`uses`] samples them:
+//! after a first write, how often and when a page is used; after a fork, which pages the child only
+//! reads. It lacks pages that the kernel brings in for a call without a fault (the arguments of an
+//! exec, `MAP_POPULATE`, direct I/O); a tape says how many faults the kernel counted beyond the
+//! touches. Calls of 32-bit programs and System V shared memory are not followed.
 
 mod layout;
 mod ring;
@@ -32,6 +32,7 @@ mod seen;
 mod pipes;
 mod weave;
 mod begin;
+mod uses;
 mod run;
 
 pub(super) use run::{Wanted, record};

@@ -16,7 +16,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::begin;
 use super::pipes::Pipes;
+use super::uses::Uses;
 use super::weave::Weave;
+use crate::host::Host;
+use crate::refused::Refused;
 use crate::tape::{Access, Event, Tape};
 use crate::watch::{Audience, Figures, Line, Manner, Snapshot, Tracer, areas, tree};
 
@@ -30,6 +33,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) time: Option<Duration>,
     /// The most bytes of events.
     pub(crate) bytes: usize,
+    /// Between two samples of use, if they are wanted.
+    pub(crate) uses: Option<Duration>,
     pub(crate) manner: Manner,
     pub(crate) interrupted: Arc<AtomicBool>,
 }
@@ -81,7 +86,9 @@ struct Side {
 }
 
 /// Records, below the folder `place`.
-pub(crate) fn record(wanted: &Wanted<'_>, place: &Path) -> Result<Tape> {
+pub(crate) fn record(wanted: &Wanted<'_>, place: &Path, host: &Host) -> Result<Tape> {
+    let uses = wanted.uses.map(|every| Uses::new(host, every)).transpose();
+    let mut uses = uses.map_err(Refused)?;
     let side = Side::begin(wanted)?;
     let threads = if wanted.pid.is_some() { tree(side.pid) } else { vec![side.pid] };
     let page = rustix::param::page_size() as u64;
@@ -93,7 +100,7 @@ pub(crate) fn record(wanted: &Wanted<'_>, place: &Path) -> Result<Tape> {
     }
     weave.writer.push(Event::Begin);
     side.go.send(()).context("the tracer has gone")?;
-    let stop = follow(wanted, &side, &mut pipes, &mut weave)?;
+    let stop = follow(wanted, &side, &mut pipes, (&mut weave, uses.as_mut()))?;
     pipes.stop()?;
     // Twice: what is behind the first round's last event is read by the second.
     for _ in 0..2 {
@@ -111,12 +118,16 @@ pub(crate) fn record(wanted: &Wanted<'_>, place: &Path) -> Result<Tape> {
         tape.limits.push(format!("The kernel's trace lost {lost} events."));
     }
     drop(pipes);
+    tape.limits.extend(uses.as_ref().map(Uses::sentence));
     let before = lock(&side.moments).before.unwrap_or(0);
     tape.body = weave.writer.finish();
     if let Some((status, figures)) = side.end(wanted, &stop)? {
         let counted: u64 = figures.iter().map(|figures| figures.faults).sum();
         tape.counted = counted.saturating_sub(before);
         tape.peak = figures.iter().map(|figures| figures.peak).max().unwrap_or(0);
+        if !uses.as_ref().is_none_or(Uses::keeps_counts) {
+            (tape.counted, tape.peak) = (0, 0);
+        }
         if let Some(status) = status.filter(|status| !status.success()) {
             eprintln!("quire: the program ended with {status}.");
         }
@@ -150,7 +161,12 @@ impl Stop {
 }
 
 /// Reads the trace until the recording is to end.
-fn follow(wanted: &Wanted<'_>, side: &Side, pipes: &mut Pipes, weave: &mut Weave) -> Result<Stop> {
+fn follow(
+    wanted: &Wanted<'_>,
+    side: &Side,
+    pipes: &mut Pipes,
+    (weave, mut uses): (&mut Weave, Option<&mut Uses>),
+) -> Result<Stop> {
     let start = Instant::now();
     let mut shown = start;
     loop {
@@ -166,6 +182,7 @@ fn follow(wanted: &Wanted<'_>, side: &Side, pipes: &mut Pipes, weave: &mut Weave
         if ended {
             return Ok(Stop::Ended);
         }
+        uses.iter_mut().for_each(|uses| uses.sample(side.pid, weave));
         if wanted.interrupted.load(Ordering::Relaxed) {
             return Ok(Stop::Interrupted);
         }
@@ -216,7 +233,7 @@ fn snapshot(moments: &Mutex<Moments>, pid: u32) -> Option<Snapshot> {
 impl Side {
     /// Starts or attaches; the program waits until it is told to go.
     fn begin(wanted: &Wanted<'_>) -> Result<Side> {
-        let (command, manner, pid) = (wanted.command.to_vec(), wanted.manner, wanted.pid);
+        let (command, manner, pid) = (wanted.command.to_vec(), wanted.manner.clone(), wanted.pid);
         let moments = Arc::new(Mutex::new(Moments::default()));
         let (go, told) = mpsc::channel();
         let (tell, begun) = mpsc::channel();

@@ -169,7 +169,7 @@ impl Weave {
     }
 
     /// Something happens to the memory of a thread, or to what its exec makes.
-    fn push(&mut self, thread: u32, event: Event) {
+    pub(super) fn push(&mut self, thread: u32, event: Event) {
         let Some(it) = self.threads.get_mut(&thread) else { return };
         if let Some(exec) = &mut it.exec {
             exec.push(event);

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use super::super::data::Data;
 use super::child::{self, Job, Round};
-use super::group;
-use super::keeper::{Keeper, own_name, quoted};
-use super::swap::{Device, Swap};
 use crate::host::fault::unavailable;
+use crate::host::group;
+use crate::host::keeper::{Keeper, own_name, quoted};
+use crate::host::swap::{Device, Swap};
 use crate::host::thp::{Guard, folios_given};
 use crate::host::{Host, memory};
 use crate::size::Size;

@@ -17,17 +17,14 @@
 //! The area is given back when the run ends, fails, is interrupted or killed: `keeper` is a process
 //! that undoes all steps when the pipe from us is closed. The huge-page settings have their guard.
 //!
-//! * `child` starts the process; `swap` makes and ends the area; `group` makes the memory group;
-//!   `measure` puts it all together.
+//! `child` starts the process; `measure` puts it all together with the swap areas and memory groups
+//! of [`host`](crate::host).
 
 mod child;
-mod group;
-mod keeper;
 mod measure;
-mod swap;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use measure::{Plan, Row, run};
 #[cfg(test)]
-pub(crate) use {measure::Counts, swap::Device};
+pub(crate) use {crate::host::swap::Device, measure::Counts};

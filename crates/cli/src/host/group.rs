@@ -1,21 +1,51 @@
-//! A memory group for the child, whose memory the kernel can be told to give up.
+//! Memory groups (cgroups) of our own: for a child whose memory the kernel can be told to give up,
+//! and for a program whose memory is bounded.
 //!
 //! A device that answers later leaves what was written in the swap cache, where a touch finds it
 //! without reading the device. The pages of a group of its own can be reclaimed from there, too,
 //! and no others.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use super::Host;
 use super::keeper::{Keeper, own_name, quoted};
-use crate::host::Host;
+
+/// Files that bound the memory of a group: of cgroup v1 and of v2.
+const BOUNDS: [&str; 2] = ["memory.limit_in_bytes", "memory.max"];
 
 /// Files by which a group is told to give up memory: of cgroup v1 and of v2.
 const FILES: [&str; 2] = ["memory.force_empty", "memory.reclaim"];
 
 /// A new group; `None` where none can be made, or where it cannot be told to give up memory.
-pub(super) fn make(host: &Host, keeper: &mut Keeper) -> Option<PathBuf> {
+pub(crate) fn make(host: &Host, keeper: &mut Keeper) -> Option<PathBuf> {
     parents(host).iter().find_map(|parent| make_in(parent, keeper))
+}
+
+/// A new group whose processes may have `bytes` of memory together.
+pub(crate) fn bounded(host: &Host, keeper: &mut Keeper, bytes: u64) -> Result<PathBuf, String> {
+    let mut why = "the host has no memory groups (cgroups)".to_owned();
+    for parent in parents(host) {
+        match bounded_in(&parent, keeper, bytes) {
+            Ok(group) => return Ok(group),
+            Err(e) => why = format!("no memory group can be made in {}: {e}", parent.display()),
+        }
+    }
+    Err(why)
+}
+
+fn bounded_in(parent: &Path, keeper: &mut Keeper, bytes: u64) -> io::Result<PathBuf> {
+    let group = parent.join(own_name("group"));
+    keeper.promise(&format!("rmdir {}", quoted(&group)))?;
+    fs::create_dir(&group)?;
+    let bound = BOUNDS.iter().map(|file| group.join(file)).find(|file| file.exists());
+    let set = match bound {
+        Some(file) => fs::write(file, bytes.to_string()),
+        None => Err(io::Error::other("it has no memory controller")),
+    };
+    // Else the keeper does it later.
+    set.inspect_err(|_| drop(fs::remove_dir(&group)))?;
+    Ok(group)
 }
 
 fn make_in(parent: &Path, keeper: &mut Keeper) -> Option<PathBuf> {
@@ -75,6 +105,17 @@ mod tests {
         let at = |path: &str| dir.path().join("sys/fs/cgroup").join(path);
         assert_eq!(parents(&host), [at("memory/a"), at("memory"), at("")]);
         assert!(parents(&Host::new(Path::new("/nonexistent"))).is_empty());
+    }
+
+    #[test]
+    fn f1_a_group_that_cannot_be_bounded_is_refused_and_goes_away() {
+        let (dir, host) = host("4:memory:/", &["sys/fs/cgroup/memory"]);
+        let mut keeper = Keeper::new().unwrap();
+        let why = bounded(&host, &mut keeper, 1 << 20).unwrap_err();
+        assert!(why.contains("memory controller"), "{why}");
+        assert_eq!(fs::read_dir(dir.path().join("sys/fs/cgroup/memory")).unwrap().count(), 0);
+        let none = bounded(&Host::new(Path::new("/nonexistent")), &mut keeper, 1).unwrap_err();
+        assert!(none.contains("no memory groups"), "{none}");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::process::{self, Command};
 
 use rustix::fs::statfs;
 
+use super::Host;
+use super::cpu::rounded;
 use super::keeper::{Keeper, own_name, quoted};
-use crate::host::Host;
-use crate::host::cpu::rounded;
 
 const PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
 const SWAPS: &str = "proc/swaps";
@@ -46,18 +46,18 @@ impl Device {
 
 /// An area in use. Dropping it gives everything back.
 #[must_use]
-pub(super) struct Swap {
+pub(crate) struct Swap {
     /// The device's file.
     path: PathBuf,
     /// The folder of its file, or its compression.
-    pub(super) detail: String,
+    pub(crate) detail: String,
     /// Gives it back.
-    pub(super) keeper: Keeper,
+    pub(crate) keeper: Keeper,
 }
 
 impl Swap {
     /// Begins to swap to a new area of `bytes` bytes, header included.
-    pub(super) fn on(host: &Host, device: Device, bytes: u64) -> Result<Swap, String> {
+    pub(crate) fn on(host: &Host, device: Device, bytes: u64) -> Result<Swap, String> {
         if host.path("") != Path::new("/") {
             return Err("this is not the machine that we run on".to_owned());
         }
@@ -79,7 +79,7 @@ impl Swap {
     }
 
     /// Gives everything back.
-    pub(super) fn off(self, host: &Host) -> Result<(), String> {
+    pub(crate) fn off(self, host: &Host) -> Result<(), String> {
         let Swap { path, keeper, .. } = self;
         drop(keeper);
         let swaps = host.read(SWAPS).unwrap_or_default();

@@ -26,7 +26,7 @@ const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
 /// A process that undoes the promised steps. Dropping it undoes everything at once.
 #[must_use]
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     shell: Child,
     /// `None` once it has been closed.
     pipe: Option<ChildStdin>,
@@ -34,7 +34,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// A keeper that has nothing to undo.
-    pub(super) fn new() -> io::Result<Keeper> {
+    pub(crate) fn new() -> io::Result<Keeper> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT]).env("PATH", PATH).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -45,7 +45,7 @@ impl Keeper {
 
     /// Has the keeper run `undo`, one line of shell, when all is over. It may find nothing to undo:
     /// it is told before the step is taken.
-    pub(super) fn promise(&mut self, undo: &str) -> io::Result<()> {
+    pub(crate) fn promise(&mut self, undo: &str) -> io::Result<()> {
         let pipe = self.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         pipe.write_all(format!("{undo}\n").as_bytes())
     }
@@ -65,13 +65,13 @@ impl Drop for Keeper {
 }
 
 /// A name that no other process has, and no other run in this one.
-pub(super) fn own_name(what: &str) -> String {
+pub(crate) fn own_name(what: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("quire-{what}-{}-{}", COUNT.fetch_add(1, Ordering::Relaxed), process::id())
 }
 
 /// A path as a word of the shell.
-pub(super) fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
