@@ -197,7 +197,7 @@ fn keeper(host: &Host, knobs: &[Knob]) -> io::Result<Keeper> {
     let mut keeper = Keeper::new()?;
     keeper.promise(&format!("rm -f {}", quoted(&note::note_path(host))))?;
     for Knob { path, value } in knobs {
-        keeper.promise(&format!("echo {value} > {}", quoted(&host.path(path))))?;
+        keeper.promise(&format!("printf %s {value} > {}", quoted(&host.path(path))))?;
     }
     Ok(keeper)
 }
