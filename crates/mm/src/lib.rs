@@ -152,8 +152,8 @@ pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};
 pub use paging::{Migrated, PagedOut, Paging, Scope};
 #[cfg(feature = "reclaim")]
 pub use reclaim::{
-    Collapsed, Hindrance, Holdings, Reclaim, Reclaimed, Relieved, ScanCursor, ScanLimits, Scanned,
-    Watermarks,
+    Collapsed, Compacted, Compaction, Hindrance, Holdings, Reclaim, Reclaimed, Relieved,
+    ScanCursor, ScanLimits, Scanned, Watermarks,
 };
 pub use spaces::{
     Answer, Answered, FolioMap, FrameSource, LentFrames, Loss, Move, Populated, Resolved, SizeOf,

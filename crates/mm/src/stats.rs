@@ -108,10 +108,22 @@ pub enum Event {
     MigratedPages,
     /// Folios that could not move.
     MigrateFailed,
+    /// Compactions that a fault waited for.
+    CompactStall,
+    /// Those that made a block free.
+    CompactSuccess,
+    /// Those that made none.
+    CompactFailed,
+    /// Pages that compaction looked at, to move them.
+    CompactScanned,
+    /// Free pages that compaction kept for a block.
+    CompactIsolated,
+    /// Blocks that the background compaction was asked for.
+    CompactWoken,
 }
 
 /// The events in the order of their counters, each with its counter's name.
-const EVENTS: [(Event, &str); 47] = [
+const EVENTS: [(Event, &str); 53] = [
     (Event::Fault, "pgfault"),
     (Event::Spurious, "fault_spurious"),
     (Event::Refused, "fault_refused"),
@@ -159,6 +171,12 @@ const EVENTS: [(Event, &str); 47] = [
     (Event::RefaultAnon, "workingset_refault_anon"),
     (Event::MigratedPages, "pgmigrate_success"),
     (Event::MigrateFailed, "pgmigrate_fail"),
+    (Event::CompactStall, "compact_stall"),
+    (Event::CompactSuccess, "compact_success"),
+    (Event::CompactFailed, "compact_fail"),
+    (Event::CompactScanned, "compact_migrate_scanned"),
+    (Event::CompactIsolated, "compact_isolated"),
+    (Event::CompactWoken, "compact_daemon_wake"),
 ];
 
 impl Event {

@@ -6,7 +6,7 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_units::Order;
 
-use super::{Error, Groups};
+use super::{Demand, Error, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
@@ -29,6 +29,7 @@ pub(crate) struct Base<'m, A, H> {
     #[cfg(feature = "files")]
     pub(crate) file_policy: FilePolicy,
     pub(crate) groups: Groups<'m>,
+    pub(crate) demand: Demand,
     #[cfg(feature = "files")]
     pub(crate) files: &'m [File],
     #[cfg(feature = "swap")]
@@ -36,7 +37,7 @@ pub(crate) struct Base<'m, A, H> {
     pub(crate) arch: PhantomData<A>,
 }
 
-crate::sync::names!([A, H] Base<'_, A, H>, "base" { policy, file_policy, groups }
+crate::sync::names!([A, H] Base<'_, A, H>, "base" { policy, file_policy, groups, demand }
     + phys + counters + files + swaps);
 
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
@@ -107,6 +108,22 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Drops a reference to a folio, and frees it with the last.
     pub(crate) fn put(&self, folio: Folio) {
         self.free(self.folios().put(folio));
+    }
+
+    /// A block of `order` for a folio that moves, in a group that is in use already.
+    #[cfg(feature = "swap")]
+    pub(crate) fn packed_frames(&self, order: Order) -> Result<FrameRun, Error> {
+        self.phys.alloc_packed(order).ok_or(Error::NoMemory(order))
+    }
+
+    /// Drops a reference to a folio, and with the last gives its frames to the other free ones of
+    /// their group, past the caches of the CPUs.
+    #[cfg(feature = "swap")]
+    pub(crate) fn put_back(&self, folio: Folio) {
+        if let Some(run) = self.folios().put(folio) {
+            self.hw.freed(run.span());
+            self.phys.give_back(run);
+        }
     }
 
     /// Zeroes a run for a program that touches page `fault` of it (counted from its first).

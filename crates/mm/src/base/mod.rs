@@ -4,6 +4,7 @@
 //!   frames, free, clear          an order in, a run out; a run back
 //!   change ─ complete            one change of a space: what a step lacks is brought
 //!   settle                       one flush, then frees frames and swap slots
+//!   demand                       which folio sizes faults lack
 //!   groups                       how many frames a group of spaces may still map
 //!   stores                       files and swap devices by number
 //! ```
@@ -15,6 +16,11 @@
 //! **Never** decides which pages are mapped, read, or paged out. **Next room**: `spaces`.
 
 mod change;
+#[cfg(feature = "reclaim")]
+mod demand;
+#[cfg(not(feature = "reclaim"))]
+#[path = "no_demand.rs"]
+mod demand;
 mod error;
 mod stop;
 #[cfg(feature = "reclaim")]
@@ -32,6 +38,7 @@ mod marks;
 mod marks;
 
 pub(crate) use change::Change;
+pub(crate) use demand::Demand;
 pub use error::{Errno, Error};
 #[cfg(not(feature = "reclaim"))]
 pub(crate) use groups::Groups;

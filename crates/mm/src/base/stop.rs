@@ -9,6 +9,8 @@
 use core::fmt;
 
 use quire_hw::Poisoned;
+#[cfg(feature = "reclaim")]
+use quire_units::Order;
 
 use super::{Errno, Error};
 #[cfg(feature = "files")]
@@ -25,6 +27,10 @@ pub enum Need {
     /// Another reader or writer has a page of this file or swap device: call again when it is done.
     #[cfg(feature = "files")]
     Wait(FileId),
+    /// A fault wants a folio of this order, and there is none: make room for one
+    /// (`Reclaim::compact_for`), and call again, whether that worked or not.
+    #[cfg(feature = "reclaim")]
+    Compact(Order),
     /// The watcher of the page's area answers the access (`Files::answer`); then the program
     /// tries again.
     Watcher(Watched),
@@ -78,6 +84,8 @@ impl fmt::Display for Need {
             }
             #[cfg(feature = "files")]
             Need::Wait(file) => write!(f, "a page of file {} is being read or written", file.0),
+            #[cfg(feature = "reclaim")]
+            Need::Compact(order) => write!(f, "a folio of {order} needs room"),
             Need::Watcher(Watched { watcher, page, .. }) => {
                 write!(f, "watcher {} must answer for {page}", watcher.get())
             }

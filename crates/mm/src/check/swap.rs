@@ -8,7 +8,7 @@ use super::Violation;
 use crate::cache::FilePages;
 use crate::mm::Mm;
 use crate::space::Space;
-use crate::swap::{SlotFault, SwapEntry};
+use crate::swap::{SlotFault, Swap, SwapEntry};
 use crate::table::{Marks, Sight};
 
 /// Verifies all swap devices against the entries of `spaces`, which must be all spaces: each slot
@@ -30,7 +30,7 @@ pub(super) fn check_swap<A: Arch, H: Hardware>(
             }
         }
     }
-    for (id, ..) in mm.paging().devices() {
+    for id in mm.base().swaps.iter().filter_map(Swap::file) {
         let Ok(device) = mm.base().device_of(id) else { continue };
         let all = FilePages::new(0, device.index.file.pages());
         let mut left = all;

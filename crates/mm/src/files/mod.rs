@@ -14,6 +14,8 @@
 mod balance;
 mod cut;
 mod failed;
+#[cfg(feature = "swap")]
+mod moved;
 mod drop;
 mod read;
 mod reshape;

@@ -5,6 +5,8 @@ use quire_hw::Hardware;
 use quire_units::{Access, PageSpan, Vpn};
 
 use super::Mm;
+#[cfg(feature = "reclaim")]
+use crate::base::Need;
 use crate::base::{Error, Stop};
 use crate::fault::plan::Reach;
 use crate::space::{AreaFlags, Request, Space, View};
@@ -116,6 +118,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if request.flags.contains(AreaFlags::LOCKED)
             && !request.flags.contains(AreaFlags::LOCK_ON_FAULT)
         {
+            #[cfg(feature = "reclaim")]
+            while let Err(Stop::Need(Need::Compact(order))) = self.populate(space, span) {
+                self.base().demand.answered(order, false);
+            }
+            #[cfg(not(feature = "reclaim"))]
             let _ = self.populate(space, span);
         }
         Ok(span)

@@ -8,7 +8,7 @@ use quire_units::{Order, Pfn};
 
 #[cfg(feature = "reclaim")]
 use crate::base::Group;
-use crate::base::{Base, Groups};
+use crate::base::{Base, Demand, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
@@ -139,6 +139,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             groups: Groups::new(parts.groups),
             #[cfg(not(feature = "reclaim"))]
             groups: Groups::new(),
+            demand: Demand::default(),
             #[cfg(feature = "files")]
             files: parts.files,
             #[cfg(feature = "swap")]

@@ -16,7 +16,7 @@ use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{At, Request, Space};
 use crate::stats::{Counters, Event};
 use crate::swap::Swap;
-use crate::{Migrated, Mm, Parts, Scope};
+use crate::{Error, Migrated, Mm, Parts, Scope};
 
 type Hosted<'m, 'r, A> = Mm<'m, A, Machine<'r>>;
 
@@ -24,27 +24,46 @@ const START: Vpn = Vpn::new(1 << 18);
 const PAGES: u64 = 64;
 const ALL: PageSpan = PageSpan::new(START, Vpn::new((1 << 18) + PAGES));
 
-/// A system with a swap device, on which nothing is ever written.
-struct Scene<'a, 'm, 'r, A: Arch> {
+/// A system with a device on which nothing is ever written.
+pub(super) struct Scene<'a, 'm, 'r, A: Arch> {
     machine: &'a Machine<'r>,
-    mm: &'a Hosted<'m, 'r, A>,
+    pub(super) mm: &'a Hosted<'m, 'r, A>,
     cpu: Cpu<'a, 'r>,
 }
 
-/// Runs `test` with folios of 16 pages.
+/// The device that folios have slots of while they move.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Device {
+    Swap,
+    Moves,
+}
+
+/// Runs `test` with folios of 16 pages, and a swap device.
 fn with<A: Arch>(config: Config, test: impl FnOnce(&Scene<'_, '_, '_, A>)) {
+    with_device(config, Device::Swap, test);
+}
+
+/// Runs `test` with folios of 16 pages, and a device of that kind.
+pub(super) fn with_device<A: Arch>(
+    config: Config,
+    device: Device,
+    test: impl FnOnce(&Scene<'_, '_, '_, A>),
+) {
     let mut ram = Ram::new(16 << 20).expect("the host has 16 MiB");
     let (machine, run) = Machine::new(config, &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, mut zones) =
         ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
-    let (files, swaps) = ([File::new()], [Swap::new()]);
+    let (files, swaps) = ([File::new(), File::new()], [Swap::new()]);
     let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones);
     let mm = Mm::<A, _>::new(&machine, parts.files(&files).swaps(&swaps)).expect("sound");
     mm.add(run).expect("the zone is RAM");
     mm.policy().set_size(Order::new(4), SizePolicy::Always).expect("a size");
     let free = mm.allocator().free_frames();
-    let device = mm.paging().swap_on(512).expect("memory");
+    let device = match device {
+        Device::Swap => mm.paging().swap_on(512).expect("memory"),
+        Device::Moves => mm.paging().moves_on(128).expect("memory"),
+    };
     let scene = Scene { machine: &machine, mm: &mm, cpu: machine.cpu(0) };
     test(&scene);
     scene.cpu.leave();
@@ -55,7 +74,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Scene<'_, '_, '_, A>)) {
 }
 
 impl<'m, 'r, A: Arch> Scene<'_, 'm, 'r, A> {
-    fn space(&self) -> Space<A> {
+    pub(super) fn space(&self) -> Space<A> {
         let window = PageSpan::new(START, START.add(1 << 12));
         let space = self.mm.space(Asid(1), window).expect("memory");
         self.mm.map(&space, &Request::anon(PAGES).at(At::Fixed(START))).expect("free");
@@ -68,7 +87,7 @@ impl<'m, 'r, A: Arch> Scene<'_, 'm, 'r, A> {
         self.cpu.switch(space.root(), space.asid());
     }
 
-    fn access(&self, space: &Space<A>, page: Vpn, store: Option<u64>) -> u64 {
+    pub(super) fn access(&self, space: &Space<A>, page: Vpn, store: Option<u64>) -> u64 {
         self.enter(space);
         let access = if store.is_some() { Access::Write } else { Access::Read };
         for _ in 0..8 {
@@ -84,20 +103,20 @@ impl<'m, 'r, A: Arch> Scene<'_, 'm, 'r, A> {
         panic!("{access:?} at {page:?} traps for ever");
     }
 
-    fn fill(&self, space: &Space<A>, pages: u64, word: u64) {
+    pub(super) fn fill(&self, space: &Space<A>, pages: u64, word: u64) {
         for at in 0..pages {
             self.access(space, START.add(at), Some(word + at));
         }
     }
 
-    fn holds(&self, space: &Space<A>, pages: u64, word: u64) {
+    pub(super) fn holds(&self, space: &Space<A>, pages: u64, word: u64) {
         for at in 0..pages {
             assert_eq!(self.access(space, START.add(at), None), word + at, "{} page {at}", A::NAME);
         }
     }
 
     /// The frame and the lasting attributes of each page.
-    fn frames(&self, space: &Space<A>) -> BTreeMap<Vpn, (Pfn, Attrs)> {
+    pub(super) fn frames(&self, space: &Space<A>) -> BTreeMap<Vpn, (Pfn, Attrs)> {
         let mut frames = BTreeMap::new();
         check::leaves(self.mm, space, |leaf| {
             for at in 0..leaf.pages.count() {
@@ -109,24 +128,24 @@ impl<'m, 'r, A: Arch> Scene<'_, 'm, 'r, A> {
         frames
     }
 
-    fn used_slots(&self) -> u64 {
-        self.mm.paging().devices().map(|(_, _, used)| used).sum()
+    pub(super) fn used_slots(&self) -> u64 {
+        self.mm.base().swaps.iter().map(Swap::used).sum()
     }
 
-    fn check(&self, spaces: &[&Space<A>]) {
+    pub(super) fn check(&self, spaces: &[&Space<A>]) {
         check::system(self.mm, spaces).unwrap_or_else(|why| panic!("{}: {why:?}", A::NAME));
         assert_eq!(self.machine.verdict(), Ok(()));
     }
 
-    fn end(&self, spaces: impl IntoIterator<Item = Space<A>>) {
+    pub(super) fn end(&self, spaces: impl IntoIterator<Item = Space<A>>) {
         self.cpu.leave();
         spaces.into_iter().for_each(|space| self.mm.destroy(space));
     }
 }
 
 /// All pages of parent and child get other frames by few steps, and nothing else changes.
-fn moves_shared<A: Arch>(config: Config) {
-    with::<A>(config, |scene| {
+fn moves_shared<A: Arch>(config: Config, device: Device) {
+    with_device::<A>(config, device, |scene| {
         let (mm, parent) = (scene.mm, scene.space());
         scene.fill(&parent, PAGES, 100);
         let child = mm.fork(&parent, Asid(2)).expect("memory");
@@ -164,9 +183,26 @@ fn moves_shared<A: Arch>(config: Config) {
 
 #[test]
 fn e7_folios_of_several_spaces_move_and_nothing_else_changes() {
-    moves_shared::<X86_64>(Config::x86_64());
-    moves_shared::<Arm4k>(Config::arm64_4k());
-    moves_shared::<Sv39>(Config::riscv64_sv39());
+    for device in [Device::Swap, Device::Moves] {
+        moves_shared::<X86_64>(Config::x86_64(), device);
+        moves_shared::<Arm4k>(Config::arm64_4k(), device);
+        moves_shared::<Sv39>(Config::riscv64_sv39(), device);
+    }
+}
+
+#[test]
+fn e7_a_device_for_moves_takes_no_page_that_leaves_memory() {
+    with_device::<X86_64>(Config::x86_64(), Device::Moves, |scene| {
+        let (mm, space) = (scene.mm, scene.space());
+        scene.fill(&space, 16, 1);
+        let out = mm.paging().page_out(&space, ALL, Scope::Own, &[&space][..]);
+        assert_eq!(out.map(|out| out.pages), Ok(0));
+        assert_eq!((scene.used_slots(), mm.paging().devices().count()), (0, 0));
+        let id = mm.base().swaps[0].file().expect("it is in use");
+        assert_eq!(mm.paging().swap_closing(id, true), Err(Error::Invalid));
+        scene.holds(&space, 16, 1);
+        scene.end([space]);
+    });
 }
 
 #[test]
@@ -252,7 +288,7 @@ fn e7_the_record_of_writes_and_the_rights_of_pages_move_along() {
 }
 
 /// The SplitMix64 sequence (Steele, Lea, Flood 2014).
-fn random(seed: &mut u64, end: u64) -> u64 {
+pub(super) fn random(seed: &mut u64, end: u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -305,7 +341,8 @@ fn step<A: Arch>(
 
 fn lives<A: Arch>(config: fn() -> Config) {
     for first in 0..12 {
-        with::<A>(config(), |scene| {
+        let device = if first % 2 == 0 { Device::Swap } else { Device::Moves };
+        with_device::<A>(config(), device, |scene| {
             let (mut seed, mut tag, mut all) =
                 (first, 1, std::vec![(scene.space(), BTreeMap::new())]);
             for _ in 0..60 {

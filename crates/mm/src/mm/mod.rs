@@ -24,6 +24,8 @@ mod watch_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod migrate_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod compact_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod meanwhile_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod group_tests;

@@ -7,7 +7,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 use crate::base::{Base, Device};
 use crate::cache::FilePages;
 use crate::folio::{Folio, Home};
-use crate::space::{Area, AreaFlags, Ever, Seq, View};
+use crate::space::{Area, AreaFlags, Ever, Seq, Space, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Discard, Eviction, Gather};
@@ -78,22 +78,26 @@ impl Found {
 /// Takes folios out of one space. The caller announces that, and settles in the end.
 pub(super) struct Evictor<'a, A, H> {
     pub(super) base: &'a Base<'a, A, H>,
-    pub(super) view: View<'a, A, H>,
+    space: &'a Space<A>,
     pub(super) gather: &'a mut Gather,
 }
 
 impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
     pub(super) fn new(
         base: &'a Base<'a, A, H>,
-        view: View<'a, A, H>,
+        space: &'a Space<A>,
         gather: &'a mut Gather,
     ) -> Self {
-        Self { base, view, gather }
+        Self { base, space, gather }
+    }
+
+    fn view(&self) -> View<'a, A, H> {
+        self.base.view(self.space)
     }
 
     /// Flushes, and ends the mappings.
     pub(super) fn settle(&mut self) {
-        self.base.settle(self.view.space, self.gather);
+        self.base.settle(self.space, self.gather);
     }
 
     /// Unmaps a lazily free folio, if it was not written; returns whether it is gone, with the
@@ -104,11 +108,12 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         if !folios.is_lazy(folio) {
             return false;
         }
-        let Some(may) = self.view.areas_allow(here, |area| !area.flags.contains(AreaFlags::LOCKED))
+        let view = self.view();
+        let Some(may) = view.areas_allow(here, |area| !area.flags.contains(AreaFlags::LOCKED))
         else {
             return false;
         };
-        let done = self.view.tables().discard(here, folio, self.gather, may);
+        let done = view.tables().discard(here, folio, self.gather, may);
         match done {
             Discard::Gone => self.base.count(Event::LazyFreed, folio.order.pages()),
             Discard::Written => folios.set_lazy(folio, false),
@@ -126,7 +131,7 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
             let end = Vpn::new(end).min(last);
             self.evict(PageSpan::new(home.page.min(end), end), leaving);
         }
-        let elsewhere = home == Home::UNKNOWN || self.view.space.has(Ever::Moved);
+        let elsewhere = home == Home::UNKNOWN || self.space.has(Ever::Moved);
         if leaving.is_mapped() && leaving.pages == before && elsewhere {
             self.evict(PageSpan::new(Vpn::new(0), last), leaving);
         }
@@ -136,7 +141,7 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
     /// has kept some.
     pub(super) fn evict(&mut self, span: PageSpan, leaving: &mut Leaving) -> bool {
         let Some(device) = self.base.device(leaving.device) else { return false };
-        let (areas, mut at, mut changing) = (self.view.areas(), span.start, false);
+        let (areas, mut at, mut changing) = (self.view().areas(), span.start, false);
         while at < span.end
             && let (Some(area), seq) = areas.next_at_or_after(at)
             && area.span.start < span.end
@@ -160,7 +165,7 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         leaving: &mut Leaving,
     ) -> bool {
         let (folio, slots) = (leaving.folio(), leaving.slots());
-        let (folios, areas) = (self.base.folios(), &self.view.space.areas);
+        let (folios, areas) = (self.base.folios(), &self.space.areas);
         let mut changing = false;
         let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
             // Locking in memory, moving or forking these pages changes the areas first.
@@ -177,7 +182,7 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         };
         let tracks = area.flags.contains(AreaFlags::TRACKED);
         let what = Eviction { folio, most: self.base.policy.evict_most(), tracks };
-        let evicted = self.view.tables().evict(area.span, what, self.gather, ask);
+        let evicted = self.view().tables().evict(area.span, what, self.gather, ask);
         self.base.count(Event::EntriesSwapped, evicted.entries);
         leaving.pages += evicted.pages as u32;
         leaving.dirty |= evicted.dirty;

@@ -9,7 +9,8 @@ use quire_hw::Hardware;
 use quire_units::PageSpan;
 
 use super::Paging;
-use super::page_out::{Demand, PagedOut, Purpose, Scope};
+use super::leave::{PagedOut, Purpose};
+use super::page_out::{Demand, Scope};
 use crate::base::{AllSpaces, Error};
 use crate::space::Space;
 use crate::stats::Event;

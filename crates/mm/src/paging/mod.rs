@@ -4,6 +4,7 @@
 //!   page_out:  hold ─► slots ─► swap entries ─► one flush ─► to be written
 //!   swap_in:   fault on an entry ─► in memory: map the folio's run; else Need::Read
 //!   migrate:   as page_out; then a copy takes the folio's slots, and is mapped in its place
+//!   vacate:    the same for all folios of some frames
 //! ```
 //!
 //! **Owns** no state beside `files` and `swap`: a device is a file and its slots. **Key type**:
@@ -11,17 +12,23 @@
 //!
 //! **Never** chooses the pages that leave. **Next room**: `reclaim`.
 
+mod batch;
 mod evict;
+mod leave;
 mod migrate;
 mod mover;
 mod page_out;
 mod swap;
+#[cfg(feature = "reclaim")]
+mod vacate;
 mod swap_in;
 
 pub(crate) use evict::Found;
+pub use leave::PagedOut;
+pub(crate) use leave::Purpose;
 pub use migrate::Migrated;
-pub(crate) use page_out::{Demand, Purpose};
-pub use page_out::{PagedOut, Scope};
+pub(crate) use page_out::Demand;
+pub use page_out::Scope;
 
 use quire_arch::Arch;
 

@@ -12,17 +12,18 @@
 //! ```
 //!
 //! A fault before step 2 maps the old folio, and the move ends; during 2 to 4 it
-//! [waits](crate::Need::Wait); afterwards it maps the new folio. Step 5 only saves faults: entries
+//! is decided anew; afterwards it maps the new folio. Step 5 only saves faults: entries
 //! that it does not reach are mapped at the next access.
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
 use super::Paging;
 use super::evict::Leaving;
+use super::leave::Purpose;
 use crate::base::{AllSpaces, Device, Keep};
-use crate::cache::{FilePages, identity};
+use crate::cache::FilePages;
 use crate::folio::copy::copy;
 use crate::folio::{Folio, FolioFlags, Home};
 use crate::space::{Ever, Space};
@@ -34,11 +35,12 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         &self,
         leaving: Leaving,
         device: &Device<'_, A, H>,
+        purpose: Purpose,
         spaces: &dyn AllSpaces<A>,
     ) -> bool {
         let (base, slots, old) = (self.base(), leaving.slots(), leaving.folio());
         let home = base.folios().home(old);
-        let moved = self.replace(old, slots, device);
+        let moved = self.replace(old, slots, device, purpose);
         let folio = moved.unwrap_or(old);
         if leaving.dirty {
             device.index.set_dirty(slots.start, folio, true);
@@ -46,54 +48,54 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         if let Some((cached, _)) = base.folios().identified(folio) {
             cached.learn(cached.known() - FolioFlags::LEAVING);
         }
-        base.put(old);
-        spaces.visit(&mut |space| self.restore_in(space, home, device, slots));
+        base.put_back(old);
+        // Most are mapped in the space of their home alone.
+        for near in [true, false] {
+            if !device.slots.is_unreferred(slots) {
+                spaces.visit(&mut |space| {
+                    let own = base.view(space).tables().home(Vpn::new(0)).space;
+                    if (home.space == own) == near {
+                        self.restore_in(space, home, device, slots);
+                    }
+                });
+            }
+        }
         base.try_drop(device, folio, slots, Keep::IfReferred);
         moved.is_some()
     }
 
     /// Gives the slots of `old` to a copy of it in other frames. The caller has a reference to it,
     /// and it is leaving.
-    fn replace(&self, old: Folio, slots: FilePages, device: &Device<'_, A, H>) -> Option<Folio> {
+    fn replace(
+        &self,
+        old: Folio,
+        slots: FilePages,
+        device: &Device<'_, A, H>,
+        purpose: Purpose,
+    ) -> Option<Folio> {
         let base = self.base();
         let folios = base.folios();
-        let run = base.frames(old.order, false).ok()?;
+        let run = match purpose {
+            Purpose::Pack => base.packed_frames(old.order),
+            _ => base.frames(old.order, false),
+        };
+        let run = run.ok()?;
         if !folios.seclude_leaving(old) {
             base.free(run);
             return None;
         }
         let copied = copy(base.hw, &run, old.span(), 0, base.pace, || {});
         let run = run.dirtied();
-        let made = copied.ok().and_then(|()| self.enter_copy(old, slots, &run, device));
+        let file = self.files().with(&device.index);
+        let made = copied.ok().and_then(|()| {
+            let _reshaping = file.reshaping();
+            file.enter_copy(old, slots.start, &run)
+        });
         if made.is_none() {
             folios.readmit(old);
             base.free(run);
         }
         made
-    }
-
-    /// Puts `run`, a copy of `old`, in its place in the index of its device.
-    fn enter_copy(
-        &self,
-        old: Folio,
-        slots: FilePages,
-        run: &FrameRun,
-        device: &Device<'_, A, H>,
-    ) -> Option<Folio> {
-        let (base, index) = (self.base(), &device.index);
-        let folios = base.folios();
-        let age = FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH;
-        let known = folios.known(old).0 & age | FolioFlags::UPTODATE | FolioFlags::LEAVING;
-        let folio = folios.adopt_cached(run, old.order, identity(index.id, slots.start), known);
-        folios.set_home(folio, folios.home(old));
-        let file = self.files().with(index);
-        let _reshaping = file.reshaping();
-        let is_old = |there: Folio| there == old && folios.is_secluded(there);
-        if !index.join(slots.start, folio, &is_old, &mut |gone| base.put(gone)) {
-            folios.unadopt(folio);
-            return None;
-        }
-        Some(folio)
     }
 
     /// Maps the pages of one space again whose entries name `slots`: at the folio's home, and

@@ -8,7 +8,7 @@ use super::Paging;
 use crate::base::Error;
 use crate::cache::{FileId, FilePages, Store};
 use crate::space::Space;
-use crate::swap::{SLOTS_MAX, Slots, Swap, SwapEntry};
+use crate::swap::{Admits, SLOTS_MAX, Slots, Swap, SwapEntry};
 use crate::table::Sight;
 
 impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
@@ -20,6 +20,21 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// [`Error::Invalid`] for a device without slots, or with too many; [`Error::NoFile`] when no
     /// file or no device is free; [`Error::NoMemory`]. Nothing has changed then.
     pub fn swap_on(&self, slots: u64) -> Result<FileId, Error> {
+        self.add_device(slots, Admits::All)
+    }
+
+    /// Adds a device for moves: folios that [move](Self::migrate) have slots of it for that time,
+    /// so that they can where there is no swap device, or it is full. Nothing is ever written
+    /// there, and [`devices`](Self::devices) leaves it out. All folios of a batch need slots at
+    /// once; with fewer, batches are smaller.
+    ///
+    /// # Errors
+    /// As for [`swap_on`](Self::swap_on).
+    pub fn moves_on(&self, slots: u64) -> Result<FileId, Error> {
+        self.add_device(slots, Admits::Moves)
+    }
+
+    fn add_device(&self, slots: u64, admits: Admits) -> Result<FileId, Error> {
         if slots == 0 || slots > SLOTS_MAX {
             return Err(Error::Invalid);
         }
@@ -33,7 +48,7 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
             self.files().close(id)?;
             return Err(Error::NoMemory(Order::ZERO));
         }
-        swap.open(id, slots);
+        swap.open(id, slots, admits);
         Ok(id)
     }
 
@@ -42,9 +57,14 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// [`swap_off`](Self::swap_off) succeeds.
     ///
     /// # Errors
-    /// [`Error::NoFile`] when no device in use has this file.
+    /// [`Error::NoFile`] when no device in use has this file; [`Error::Invalid`] for a device for
+    /// moves.
     pub fn swap_closing(&self, id: FileId, closing: bool) -> Result<(), Error> {
-        self.base().device_of(id)?.slots.swap.set_closing(closing);
+        let swap = self.base().device_of(id)?.slots.swap;
+        if swap.admits() == Admits::Moves {
+            return Err(Error::Invalid);
+        }
+        swap.set_admits(if closing { Admits::Nothing } else { Admits::All });
         Ok(())
     }
 
@@ -62,10 +82,10 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// use. The device takes pages as before then.
     pub fn swap_off(&self, id: FileId) -> Result<(), Error> {
         let device = self.base().device_of(id)?;
-        let before = device.slots.swap.set_closing(true);
+        let before = device.slots.swap.set_admits(Admits::Nothing);
         self.files().drop_clean(id, FilePages::new(0, device.index.file.pages()))?;
         if device.slots.swap.used() > 0 {
-            device.slots.swap.set_closing(before);
+            device.slots.swap.set_admits(before);
             return Err(Error::InUse(id));
         }
         self.files().close(id)?;
@@ -78,7 +98,8 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// ones.
     pub fn devices(&self) -> impl Iterator<Item = (FileId, u64, u64)> + use<'m, A, H> {
         let told = |swap: &'m Swap| Some((swap.file()?, swap.slots(), swap.used()));
-        self.base().swaps.iter().filter_map(told)
+        let all = self.base().swaps.iter();
+        all.filter(|swap| swap.admits() != Admits::Moves).filter_map(told)
     }
 
     /// The first run of free slots of a device in `slots`, within one cluster; `None` where there

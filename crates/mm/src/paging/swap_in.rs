@@ -62,10 +62,6 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let fault = SwapFault { paging: self, view, device, marked, entry, touched: true };
         let Some(found) = fault.find() else { return fault.lacking().map(|()| None) };
         match fault.admit(found)? {
-            // It moves to other frames, which takes a copy.
-            Admitted::Stale if self.base().folios().is_secluded(found.folio) => {
-                return Err(Need::Wait(device.index.id).into());
-            }
             Admitted::Stale => self.spaces().wait(view, marked.page),
             Admitted::Split => {
                 self.spaces().split_leaf(view.space, marked.page, A::block_order())?;

@@ -18,9 +18,9 @@ use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS};
 /// Several CPUs may call every method at once. `cpu` is the number of the caller's CPU. A wrong
 /// number costs time, not correctness; for a number without a cache the zones serve the call.
 pub struct Phys<'m> {
-    meta: Meta<'m>,
+    pub(super) meta: Meta<'m>,
     pub(super) caches: &'m [CpuCache],
-    plan: Plan,
+    pub(super) plan: Plan,
     pub(super) zones: &'m [Zone],
 }
 
@@ -45,7 +45,7 @@ impl<'m> Phys<'m> {
         // Records of an earlier allocator would be taken for free blocks.
         slots.iter().for_each(|slot| slot.set_state(State::OUTSIDE));
         caches.iter_mut().for_each(|cache| *cache = CpuCache::default());
-        zones.iter_mut().for_each(|zone| *zone = Zone::new(zone.span));
+        zones.iter_mut().for_each(|zone| zone.lists.lock().reset());
         Ok(Self { meta: Meta::new(first, slots), caches, plan: Plan::new(), zones })
     }
 
@@ -394,14 +394,14 @@ impl<'m> Phys<'m> {
         stack.forget(count);
     }
 
-    /// Gives `run` to its zone, past the caches.
-    #[cfg(any(test, feature = "inject"))]
-    pub(super) fn give_back(&self, run: FrameRun) {
+    /// Gives `run` to its zone, past the caches of the CPUs.
+    #[cfg(any(test, feature = "inject", feature = "swap"))]
+    pub(crate) fn give_back(&self, run: FrameRun) {
         self.give([(run.span(), run.is_zeroed())]);
     }
 
     /// Gives runs to their zones, each zone locked at most once.
-    fn give(&self, runs: impl IntoIterator<Item = (FrameSpan, bool)> + Clone) {
+    pub(super) fn give(&self, runs: impl IntoIterator<Item = (FrameSpan, bool)> + Clone) {
         for zone in self.zones {
             let mut held = None;
             for (span, zeroed) in runs.clone() {

@@ -17,7 +17,7 @@ use arrayvec::ArrayVec;
 use quire_units::{FrameSpan, Order};
 
 use super::meta::Meta;
-use super::mobility::{MOBILITIES, Mobility};
+use super::mobility::Mobility;
 use crate::limits::CACHED_ORDER_MAX;
 use crate::sync::Lock;
 
@@ -27,6 +27,9 @@ use crate::sync::Lock;
 pub(super) const CAPACITY: usize = 128;
 
 const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
+
+/// How many mobilities have a shelf of their own.
+const APART: usize = 2;
 
 /// How many blocks the shelf of `order` holds: as many frames as the shelf of order 0, but at least
 /// 16 blocks.
@@ -150,7 +153,7 @@ impl Shelf {
 pub struct CpuCache {
     shelves: [Shelf; SHELVES],
     /// Frames of the other mobilities, which may not mix with movable ones.
-    apart: [Shelf; MOBILITIES - 1],
+    apart: [Shelf; APART],
 }
 
 crate::sync::names!([] CpuCache, "phys.cache" { shelves, apart });
@@ -159,7 +162,7 @@ impl CpuCache {
     /// An empty cache.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { shelves: [Shelf::EMPTY; SHELVES], apart: [Shelf::EMPTY; MOBILITIES - 1] }
+        Self { shelves: [Shelf::EMPTY; SHELVES], apart: [Shelf::EMPTY; APART] }
     }
 
     /// The shelf of `order`; `None` for an order that is not cached. Only single frames are cached

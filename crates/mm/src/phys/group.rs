@@ -46,28 +46,35 @@ impl Lists {
         let block = self.pop(meta, lender, order)?;
         self.borrowed.blocks += 1;
         if !moves {
-            self.take_over(meta, block.at, lender, mobility);
+            let group = block.at.align_down(GROUP_ORDER.pages());
+            self.borrowed.groups += u64::from(self.take_over(meta, group, lender, mobility));
         }
         Some(if block.order > most { self.cut(meta, block, most, mobility) } else { block })
     }
 
-    /// Gives the group of `frame`, with all its free parts, to another mobility, unless its first
-    /// frame is locked.
-    fn take_over(&mut self, meta: &Meta<'_>, frame: Pfn, from: Mobility, to: Mobility) {
-        let start = frame.align_down(GROUP_ORDER.pages());
+    /// Gives the group from `start` on, with all its free parts, to another mobility, unless its
+    /// first frame is locked; whether it could.
+    pub(super) fn take_over(
+        &mut self,
+        meta: &Meta<'_>,
+        start: Pfn,
+        from: Mobility,
+        to: Mobility,
+    ) -> bool {
         if !self.groups.contains(start) || !meta.try_set_mobility(start, to) {
-            return;
+            return false;
         }
-        self.borrowed.groups += 1;
         let group = FrameSpan::new(start, GROUP_ORDER.pages());
         let mut at = start;
         while at < group.end() {
             let free = Block::recorded(at, meta.at(at).state());
-            if let Some(block) = free {
+            // A free group is in the list for any use.
+            if let Some(block) = free.filter(|block| block.order < GROUP_ORDER) {
                 self.remove_from(meta, from, block);
                 self.push_to(meta, to, block);
             }
             at = free.map_or(at.add(1), |block| block.span().end());
         }
+        true
     }
 }

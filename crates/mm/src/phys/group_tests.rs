@@ -95,7 +95,8 @@ fn i18_groups_hold_frames_of_one_mobility_until_one_borrows() {
 
 #[test]
 fn e7_frames_of_any_mobility_are_found_wherever_they_are_free() {
-    for (holder, wanted) in Mobility::ALL.into_iter().flat_map(|a| Mobility::ALL.map(|b| (a, b))) {
+    let taken = [Mobility::Movable, Mobility::Reclaimable, Mobility::Unmovable];
+    for (holder, wanted) in taken.into_iter().flat_map(|a| taken.map(|b| (a, b))) {
         on(&[span(0, 4 * GROUP)], false, |phys| {
             let mut held = Held::default();
             while let Some(run) = phys.alloc_for(BARE, Order::ZERO, holder) {
@@ -184,4 +185,56 @@ fn e7_a_group_whose_first_frame_is_locked_keeps_its_mobility() {
         phys.check().expect("every claim holds");
         phys.free_from(BARE, run, Mobility::Unmovable);
     });
+}
+
+#[test]
+fn i18_the_emptiest_group_is_isolated_and_gives_no_frame_until_that_ends() {
+    for seed in 0..24 {
+        on(&[span(0, 8 * GROUP)], false, |phys| {
+            let (mut random, mut held) = (Random(seed), Held::default());
+            let mut live = |held: &mut Held, steps: u64, frees: u64| {
+                for _ in 0..steps {
+                    let order = Order::new(random.below(4) as u8);
+                    let at = random.below(held.0.len().max(1) as u64);
+                    match random.below(100) < frees && !held.0.is_empty() {
+                        true => held.give_one(phys, at),
+                        false => {
+                            let run = phys.alloc_for(BARE, order, Mobility::Movable);
+                            held.0.extend(run.map(|run| (run, Mobility::Movable)));
+                        }
+                    }
+                }
+            };
+            live(&mut held, 1500, 0);
+            live(&mut held, 700, 90);
+            let free_of = |held: &Held, group: u64| {
+                let frames = held
+                    .0
+                    .iter()
+                    .flat_map(|(run, _)| run.start().get()..run.start().get() + run.count());
+                GROUP - frames.filter(|frame| frame / GROUP == group).count() as u64
+            };
+            let best = (0..8).map(|group| free_of(&held, group)).filter(|free| *free < GROUP);
+            let next = phys.emptiest(GROUP_ORDER).expect("groups are partly in use");
+            assert_eq!(Some(next.free), best.max(), "seed {seed}");
+            assert!(phys.isolate(next.group()) && !phys.isolate(next.group()));
+            let (all, group) = (held.frames(), next.group().get() / GROUP);
+            let before = free_of(&held, group);
+            live(&mut held, 2000, 45);
+            assert!(free_of(&held, group) >= before, "seed {seed}: {all}");
+            let packed = phys.alloc_packed(Order::new(2));
+            let is_apart = |run: &FrameRun| run.start().get() / GROUP != group;
+            assert!(packed.as_ref().is_none_or(is_apart));
+            if let Some(run) = packed {
+                phys.give_back(run);
+            }
+            held.0.retain(|(run, _)| run.start().get() / GROUP != group);
+            phys.check().expect("every claim holds");
+            phys.end_isolation(next.group());
+            phys.check().expect("every claim holds");
+            phys.give_up(next.group());
+            assert_ne!(phys.emptiest(GROUP_ORDER).map(|other| other.group()), Some(next.group()));
+            held.give_all(phys);
+        });
+    }
 }

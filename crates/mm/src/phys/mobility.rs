@@ -15,14 +15,17 @@ pub enum Mobility {
     /// They stay until their owner frees them: page tables, area nodes, and all that the embedder
     /// takes.
     Unmovable = 2,
+    /// Their group is being emptied: what is free in it stays free.
+    Isolated = 3,
 }
 
 /// How many mobilities there are.
-pub(super) const MOBILITIES: usize = 3;
+pub(super) const MOBILITIES: usize = 4;
 
 impl Mobility {
     /// All, in the order of their numbers.
-    pub const ALL: [Mobility; MOBILITIES] = [Self::Movable, Self::Reclaimable, Self::Unmovable];
+    pub const ALL: [Mobility; MOBILITIES] =
+        [Self::Movable, Self::Reclaimable, Self::Unmovable, Self::Isolated];
 
     /// The mobility that the low bits of `word` name.
     #[inline]
@@ -30,7 +33,8 @@ impl Mobility {
         match word & 3 {
             0 => Self::Movable,
             1 => Self::Reclaimable,
-            _ => Self::Unmovable,
+            2 => Self::Unmovable,
+            _ => Self::Isolated,
         }
     }
 
@@ -44,7 +48,7 @@ impl Mobility {
         match self {
             Self::Movable => [Self::Reclaimable, Self::Unmovable],
             Self::Reclaimable => [Self::Unmovable, Self::Movable],
-            Self::Unmovable => [Self::Reclaimable, Self::Movable],
+            Self::Unmovable | Self::Isolated => [Self::Reclaimable, Self::Movable],
         }
     }
 }

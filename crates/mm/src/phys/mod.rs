@@ -22,6 +22,7 @@
 //! | `meta` | the slot of each frame; the only place that mints capabilities |
 //! | `list` | lists of frames, threaded through their slots |
 //! | `group` | blocks whose frames can move, and blocks of those that cannot |
+//! | `isolate` | groups that are emptied, and where to what is in them moves |
 //! | `zone` | a span of frames with its lock and its lists of free blocks |
 //! | `buddy` | split, merge, and cut exact ranges out of the lists |
 //! | `cpu_cache` | blocks that one CPU keeps at hand |
@@ -45,6 +46,8 @@ pub(crate) mod fail;
 pub(crate) mod fragment;
 mod frames;
 mod group;
+#[cfg(any(test, feature = "swap"))]
+mod isolate;
 mod list;
 pub(crate) mod meta;
 mod mobility;
@@ -70,6 +73,8 @@ pub use cpu_cache::CpuCache;
 #[cfg(any(test, feature = "inject"))]
 use fail::Plan;
 pub use frames::Frames;
+#[cfg(feature = "reclaim")]
+pub(crate) use isolate::Candidate;
 pub(crate) use list::List;
 pub(crate) use meta::{FrameLock, Meta, Ownerless, WordsLock};
 pub use meta::{Kind, Slot, State};

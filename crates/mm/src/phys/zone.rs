@@ -89,6 +89,8 @@ pub(super) struct Lists {
     /// The frames of the zone's whole groups.
     pub(super) groups: FrameSpan,
     pub(super) borrowed: Borrowed,
+    /// Groups that compaction gave up in this round are left alone.
+    pub(super) round: u32,
 }
 
 impl Lists {
@@ -99,7 +101,17 @@ impl Lists {
             blocks: [[0; ORDERS]; MOBILITIES],
             groups: groups_of(zone),
             borrowed: Borrowed { blocks: 0, groups: 0 },
+            round: 1,
         }
+    }
+
+    /// Empties them, in place: they are large.
+    pub(super) fn reset(&mut self) {
+        self.lists.iter_mut().for_each(|of| of.fill(List::EMPTY));
+        self.blocks.iter_mut().for_each(|of| of.fill(0));
+        self.filled = [0; MOBILITIES];
+        self.borrowed = Borrowed::default();
+        self.round = 1;
     }
 
     /// The mobility of the group that holds `frame`, a frame of this zone.

@@ -29,6 +29,7 @@ use crate::files::Kind;
 use crate::paging::{Demand, Purpose, Scope};
 use crate::space::{Area, AreaFlags, GroupId, Space};
 use crate::stats::Event;
+use crate::swap::{Admits, Swap};
 use crate::table::Gather;
 
 /// Thresholds for the number of free frames.
@@ -138,7 +139,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Whether a page could go to a swap device.
     fn has_slots(&self) -> bool {
-        self.base().swaps.iter().any(|swap| swap.is_open() && swap.used() < swap.slots())
+        let has = |swap: &Swap| swap.admits() == Admits::All && swap.used() < swap.slots();
+        self.base().swaps.iter().any(has)
     }
 
     /// Calls `see` with the spaces of a group, or with all.

@@ -5,6 +5,7 @@
 //!           └─► a hand around files: age, detach, drop      ┘
 //!   relieve ──► the same within a group that is over its limit
 //!   scan ─────► collapse: one folio of many
+//!   compact ──► folios move, so that larger blocks become free
 //! ```
 //!
 //! **Owns** the positions of the hands. **Key type**: [`Reclaim`].
@@ -13,6 +14,7 @@
 
 mod collapse;
 mod collapse_file;
+mod compact;
 mod holdings;
 mod hands;
 mod quest;
@@ -23,6 +25,7 @@ mod thin;
 mod zeroes;
 
 pub use collapse::{Collapsed, Hindrance};
+pub use compact::{Compacted, Compaction};
 pub use hands::Watermarks;
 pub use holdings::Holdings;
 pub use quest::Reclaimed;

@@ -186,7 +186,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Some((run, order)) if fits(order, &run) => (run, order),
             stale => {
                 self.base.free(stale.map(|(run, _)| run));
-                let (run, order) = self.take_for(view, plan)?;
+                // Populating takes what there is: it wants many folios.
+                let asks = plan.wanted.count() <= plan.choice.largest().pages();
+                let (run, order) = self.take_for(view, plan, asks)?;
                 let start = plan.start(order);
                 self.base.clear(&run, plan.page.get().saturating_sub(start.get()), resched);
                 (run, order)
@@ -229,13 +231,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// The largest wanted run that is free, and the order of its folios.
+    /// The largest wanted run that is free, and the order of its folios. With `asks` the embedder
+    /// may be asked to make room for a larger one.
     #[inline(always)]
     pub(super) fn take_for(
         &self,
         view: &View<'_, A, H>,
         plan: &Plan,
-    ) -> Result<(FrameRun, Order), Error> {
+        asks: bool,
+    ) -> Result<(FrameRun, Order), Stop> {
         let mut order = plan.choice.largest();
         loop {
             // A fault wants one folio, even if it must be a smaller one.
@@ -246,9 +250,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             match self.take_one(view.space, order, plan.advice) {
                 Ok(run) => return Ok((run, order)),
-                Err(error) => order = plan.choice.below(order).ok_or(error)?,
+                Err(error) => order = self.smaller(plan, order, error, asks)?,
             }
         }
+    }
+
+    /// The next smaller order, unless the embedder should make room for `order` first.
+    #[cold]
+    fn smaller(&self, plan: &Plan, order: Order, error: Error, asks: bool) -> Result<Order, Stop> {
+        #[cfg(feature = "reclaim")]
+        if asks && self.base.demand.asks(&self.base.policy, order, plan.advice) {
+            return Err(Need::Compact(order).into());
+        }
+        Ok(plan.choice.below(order).ok_or(error)?)
     }
 
     /// Several folios of `order` at once, side by side, where the plan wants more than one: one

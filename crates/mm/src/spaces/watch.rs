@@ -189,7 +189,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             return Err(Error::Missing(plan.page).into());
         }
         self.base.free(taken.take().map(|(run, _)| run));
-        let (run, order) = self.take_for(view, plan)?;
+        let (run, order) = self.take_for(view, plan, false)?;
         let start = plan.start(order);
         let run = answer.fill(&self.base, run, start)?;
         let resolved = self.install(view, plan, run, order, taken)?;

@@ -47,6 +47,18 @@ pub(super) enum InList {
     Current = 4,
 }
 
+/// The folios that a device takes slots for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Admits {
+    /// Those that leave memory, and those that move where no device for moves has slots.
+    All = 0,
+    /// None any more.
+    Nothing = 1,
+    /// Those that move to other frames: they are never written there.
+    Moves = 2,
+}
+
 /// The lists of clusters.
 #[derive(Default)]
 pub(super) struct Lists {
@@ -106,6 +118,16 @@ impl Lists {
     }
 }
 
+impl Admits {
+    const fn of(word: u32) -> Self {
+        match word {
+            0 => Self::All,
+            2 => Self::Moves,
+            _ => Self::Nothing,
+        }
+    }
+}
+
 /// Where the CPUs of a lane take runs of one order from: the index of a cluster's frame, and one
 /// more; 0 of none.
 #[derive(Default)]
@@ -133,13 +155,13 @@ pub struct Swap {
     slots: AtomicU64,
     /// How many are not free.
     pub(super) used: AtomicU64,
-    /// No slots are taken any more.
-    closing: AtomicU32,
+    /// The folios that slots are taken for, as [`Admits`].
+    admits: AtomicU32,
     pub(super) lanes: [[Lane; RUN_ORDERS]; CLUSTER_LANES],
     pub(super) lists: Lock<Lists>,
 }
 
-crate::sync::names!([] Swap, "swap" { file, root, slots, used, closing, lanes, lists });
+crate::sync::names!([] Swap, "swap" { file, root, slots, used, admits, lanes, lists });
 
 impl Swap {
     /// A device that is not in use.
@@ -150,7 +172,7 @@ impl Swap {
             root: AtomicU64::new(0),
             slots: AtomicU64::new(0),
             used: AtomicU64::new(0),
-            closing: AtomicU32::new(0),
+            admits: AtomicU32::new(0),
             lanes: [const { [const { Lane(AtomicU32::new(0)) }; RUN_ORDERS] }; CLUSTER_LANES],
             lists: Lock::new(Lists::EMPTY),
         }
@@ -172,21 +194,24 @@ impl Swap {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether slots may be taken.
-    pub(crate) fn is_open(&self) -> bool {
-        self.file().is_some() && self.closing.load(Ordering::Relaxed) == 0
+    /// The folios that it takes slots for; none while it is not in use.
+    pub(crate) fn admits(&self) -> Admits {
+        match self.file() {
+            Some(_) => Admits::of(self.admits.load(Ordering::Relaxed)),
+            None => Admits::Nothing,
+        }
     }
 
-    /// Forbids or allows to take slots. Returns whether that was forbidden.
-    pub(crate) fn set_closing(&self, closing: bool) -> bool {
-        self.closing.swap(closing.into(), Ordering::SeqCst) != 0
+    /// Changes the folios that it takes slots for. Returns those before.
+    pub(crate) fn set_admits(&self, admits: Admits) -> Admits {
+        Admits::of(self.admits.swap(admits as u32, Ordering::SeqCst))
     }
 
     /// Takes it into use once its clusters are there, free and listed.
-    pub(crate) fn open(&self, file: FileId, slots: u64) {
+    pub(crate) fn open(&self, file: FileId, slots: u64, admits: Admits) {
         self.slots.store(slots, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);
-        self.closing.store(0, Ordering::Relaxed);
+        self.admits.store(admits as u32, Ordering::Relaxed);
         self.file.store(file.0 + 1, Ordering::Release);
     }
 

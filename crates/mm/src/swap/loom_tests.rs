@@ -15,7 +15,7 @@ use quire_hw::{
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::slots::{CACHED, COUNT};
-use super::{CLUSTER_LANES, Swap};
+use super::{Admits, CLUSTER_LANES, Swap};
 use crate::cache::{FileId, FilePages};
 use crate::phys::{Meta, Slot};
 
@@ -110,7 +110,7 @@ fn leaked(clusters: u64) -> Device {
         let counts = &meta.at(Pfn::new(first_cluster + cluster)).counts;
         counts.store(Slots::WORDS - WORDS, Ordering::Relaxed);
     }
-    swap.open(FileId(0), clusters << Slots::BITS);
+    swap.open(FileId(0), clusters << Slots::BITS, Admits::All);
     device
 }
 

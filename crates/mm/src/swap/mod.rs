@@ -29,6 +29,7 @@ mod loom_tests;
 mod slots;
 
 pub use audit::SlotFault;
+pub(crate) use device::Admits;
 pub use device::{CLUSTER_LANES, Swap};
 pub(crate) use entry::SLOTS_MAX;
 pub use entry::{SWAPS_MAX, SwapEntry};

@@ -14,7 +14,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
 use super::Swap;
-use super::device::{CLUSTER_LANES, InList, Lane, Lists};
+use super::device::{Admits, CLUSTER_LANES, InList, Lane, Lists};
 use crate::cache::FilePages;
 use crate::phys::{Kind, Meta, WordsLock};
 use crate::radix::Tree;
@@ -68,7 +68,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     /// `cpu`. `None` when there is no such run.
     pub(crate) fn take(&self, order: Order, cpu: usize) -> Option<u64> {
         let lane = self.swap.lanes[cpu % CLUSTER_LANES].get(order.index())?;
-        if order > Self::RUN_MAX || !self.swap.is_open() {
+        if order > Self::RUN_MAX || self.swap.admits() == Admits::Nothing {
             return None;
         }
         loop {

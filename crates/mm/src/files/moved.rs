@@ -1,0 +1,90 @@
+//! Moving a folio of a file to other frames (row E7).
+//!
+//! ```text
+//!   seclude ── copy ── the index names the copy ── free the old one ── map it again
+//!   │ held     │ poisoned                                              at the next access, or here
+//!   ▼          ▼
+//!   all as before; pages are mapped again at their next access
+//! ```
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+
+use super::{Files, OpenFile};
+use crate::base::{AllSpaces, folios_within};
+use crate::cache::{FilePages, file_of, identity, page_of};
+use crate::folio::copy::copy;
+use crate::folio::{Folio, FolioFlags};
+
+impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// Moves `folio`, which had the identity `owner` just now, to the frames of `to`, which are as
+    /// many; whether it could. A page that is read, written, held or pinned stays, and so does one
+    /// in an area where writes to the file are tracked.
+    pub(crate) fn move_cached(
+        &self,
+        folio: Folio,
+        owner: u64,
+        to: FrameRun,
+        spaces: &dyn AllSpaces<A>,
+    ) -> bool {
+        let (base, pages) = (self.base(), FilePages::block(page_of(owner), folio.order));
+        let Ok(index) = base.index(file_of(owner)) else {
+            base.free(to);
+            return false;
+        };
+        let file = self.with(&index);
+        let replaced = file.replace(folio, pages, to, &spaces);
+        file.show_again(pages, &spaces);
+        replaced
+    }
+}
+
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
+    /// Gives `pages` of the file, which are those of `old`, to `to`, a copy.
+    fn replace(
+        &self,
+        old: Folio,
+        pages: FilePages,
+        to: FrameRun,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> bool {
+        let base = self.base();
+        let _reshaping = self.reshaping();
+        let is_there = || {
+            let mut there = folios_within(&self.index, pages);
+            there.next() == Some((old, pages))
+        };
+        if !is_there() || self.seclude(pages, spaces).is_err() {
+            base.free(to);
+            return false;
+        }
+        let copied = copy(base.hw, &to, old.span(), 0, base.pace, || {});
+        let to = to.dirtied();
+        let joined = copied.is_ok() && self.enter_copy(old, pages.start, &to).is_some();
+        if !joined {
+            self.readmit(pages);
+            base.free(to);
+        }
+        joined
+    }
+
+    /// Puts `to`, a copy of `old`, which is secluded, in its place in the index, which is at
+    /// `page`. The caller is reshaping the file.
+    pub(crate) fn enter_copy(&self, old: Folio, page: u64, to: &FrameRun) -> Option<Folio> {
+        let (base, folios) = (self.base(), self.base().folios());
+        let kept = FolioFlags::IDLE_LOW
+            | FolioFlags::IDLE_HIGH
+            | FolioFlags::UPTODATE
+            | FolioFlags::READAHEAD
+            | FolioFlags::LEAVING;
+        let known = folios.known(old).0 & kept;
+        let folio = folios.adopt_cached(to, old.order, identity(self.index.id, page), known);
+        folios.set_home(folio, folios.home(old));
+        let is_old = |there: Folio| there == old && folios.is_secluded(there);
+        if !self.index.join(page, folio, &is_old, &mut |gone| base.put_back(gone)) {
+            folios.unadopt(folio);
+            return None;
+        }
+        Some(folio)
+    }
+}
