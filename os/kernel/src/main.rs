@@ -66,6 +66,7 @@ fn start(boot: isa::Boot) -> ! {
     memory::init(&boot);
     disk::init(boot.command_line);
     task::reclaim::init();
+    task::compact::init();
     tree::init();
     #[cfg(feature = "checks")]
     scripts::init(boot.command_line);

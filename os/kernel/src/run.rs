@@ -21,7 +21,7 @@ use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory::{self, Waits};
 use crate::task::{
-    MAJOR_FAULTS, Resume, Stop, Thread, collapse, exit, oom, queue, reclaim, timer, tree,
+    MAJOR_FAULTS, Resume, Stop, Thread, collapse, compact, exit, oom, queue, reclaim, timer, tree,
 };
 
 /// The reason a CPU lets go of a thread.
@@ -43,6 +43,7 @@ pub(crate) fn forever(_: CpuId) -> ! {
                 // An idle CPU must not keep a space alive that ended here.
                 memory::switch(None);
                 reclaim::background();
+                compact::background();
                 let next = [collapse::background(), timer::strike(isa::now())];
                 queue::idle(next.into_iter().flatten().min());
                 disk::poll();
@@ -272,6 +273,7 @@ fn tick(thread: &Thread, began: u64) -> Option<Leave> {
     disk::poll();
     reclaim::background();
     collapse::background();
+    compact::background();
     tree::poll_console();
     let now = isa::now();
     let process = thread.process();

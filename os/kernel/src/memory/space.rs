@@ -21,6 +21,7 @@ use super::tags::TAGS;
 use super::watchers::Watchers;
 use super::{PAGE, PAGE_SHIFT, mm};
 use crate::isa::{self, Format, MAX_CPUS};
+use crate::task::compact;
 
 /// Where areas are placed that may be anywhere: above the lowest TiB, below the stack's room.
 const WINDOW: PageSpan =
@@ -225,9 +226,15 @@ impl Memory {
     }
 
     fn bring(&self, span: PageSpan, access: Access) -> Result<Populated, Stop> {
-        match access {
-            Access::Write => mm().populate_written(self.space(), span),
-            _ => mm().populate(self.space(), span),
+        loop {
+            let done = match access {
+                Access::Write => mm().populate_written(self.space(), span),
+                _ => mm().populate(self.space(), span),
+            };
+            match done {
+                Err(Stop::Need(Need::Compact(order))) => compact::for_fault(order),
+                other => return other,
+            }
         }
     }
 
@@ -240,6 +247,7 @@ impl Memory {
                 Reach::Change => mm().pin_change(self.space(), page),
             };
             match pinned {
+                Err(Stop::Need(Need::Compact(order))) => compact::for_fault(order),
                 Err(Stop::Need(need)) => {
                     if !FETCH.get().is_some_and(|fetch| fetch(need)) {
                         return Err(need.into());
@@ -417,6 +425,10 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Stop>
             Ok(_) => return Ok(None),
             Err(Stop::Refuse(Error::NoMemory(_))) => super::shrink(),
             Err(Stop::Refuse(Error::OverLimit(group))) => super::relieve(group),
+            Err(Stop::Need(Need::Compact(order))) => {
+                compact::for_fault(order);
+                true
+            }
             Err(stop) => return Err(stop),
         };
         if !is_eased {

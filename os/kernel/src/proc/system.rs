@@ -3,6 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use quire::cache::{FILE_PAGES_MAX, File, FilePages, Store};
+use quire::limits::{GROUP_ORDER, ORDERS};
+use quire::phys::Mobility;
 use quire::stats::Event;
 use quire_linux::files::{self, Caller, Text};
 use quire_linux::signal::status::NS_PER_TICK;
@@ -18,7 +20,7 @@ use super::{cpuinfo, interrupts};
 use crate::disk::swap;
 use crate::isa::{self, STACK_BYTES};
 use crate::memory::{self, PAGE, mm};
-use crate::task::{IDS_MAX, processes, queue, tree::tree};
+use crate::task::{IDS_MAX, compact, processes, queue, tree::tree};
 
 /// The answer of `uname -r`. Programs derive features from it.
 pub(crate) const RELEASE: &str = "6.12.0-quire";
@@ -55,6 +57,7 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "kpageflags", is: Is::Bytes(frames::flags) },
     Row { name: "loadavg", is: Is::Text(load) },
     Row { name: "meminfo", is: Is::Text(memory_info) },
+    Row { name: "pagetypeinfo", is: Is::Text(page_types) },
     Row { name: "mounts", is: Is::Link(|_, _, _| super::table::link(format_args!("self/mounts"))) },
     Row { name: "stat", is: Is::Text(stat) },
     Row { name: "swaps", is: Is::Text(swaps) },
@@ -114,7 +117,8 @@ const MEMORY: &[Row<()>] = &[
     fixed!("nr_overcommit_hugepages", "0\n"),
     Row { name: "swappiness", is: Is::Setting(swappiness, set_swappiness) },
     Row { name: "drop_caches", is: Is::Setting(|_, _, out| out.push(b"0\n"), drop_caches) },
-    Row { name: "compact_memory", is: Is::Action(compact) },
+    Row { name: "compact_memory", is: Is::Action(compact_memory) },
+    Row { name: "compaction_proactiveness", is: Is::Setting(proactiveness, set_proactiveness) },
 ];
 
 const FILES: &[Row<()>] = &[
@@ -149,12 +153,25 @@ fn set_swappiness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().policy().set_swappiness(wanted).map_err(|_| Errno::EINVAL)
 }
 
-/// Frames in the CPUs' caches go back, where they merge with neighbours.
-fn compact(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+/// Moves folios until no more large blocks can be had.
+fn compact_memory(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     if number(bytes)? != 1 {
         return Err(Errno::EINVAL);
     }
-    mm().phys().drain();
+    compact::all();
+    Ok(())
+}
+
+fn proactiveness(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("{}\n", compact::PROACTIVENESS.load(Ordering::Relaxed)))
+}
+
+fn set_proactiveness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    let wanted = number(bytes)?;
+    if wanted > 100 {
+        return Err(Errno::EINVAL);
+    }
+    compact::PROACTIVENESS.store(wanted as u32, Ordering::Relaxed);
     Ok(())
 }
 
@@ -199,6 +216,28 @@ fn buddies(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         out.print(format_args!("{count:6} "))?;
     }
     out.push(b"\n")
+}
+
+/// Free blocks by order and by mobility, as Linux lays them out.
+fn page_types(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let (block, pages) = (GROUP_ORDER.get(), GROUP_ORDER.pages());
+    out.print(format_args!("Page block order: {block}\nPages per block:  {pages}\n\n"))?;
+    out.push(b"Free pages count per migrate type at order ")?;
+    (0..ORDERS).try_for_each(|order| out.print(format_args!("{order:6} ")))?;
+    out.push(b"\n")?;
+    for (mobility, name) in [
+        (Mobility::Unmovable, "Unmovable"),
+        (Mobility::Movable, "Movable"),
+        (Mobility::Reclaimable, "Reclaimable"),
+        (Mobility::Isolated, "Isolate"),
+    ] {
+        out.print(format_args!("Node    0, zone {:>8}, type {name:>12} ", "Normal"))?;
+        for count in mm().phys().free_by_mobility(mobility) {
+            out.print(format_args!("{count:6} "))?;
+        }
+        out.push(b"\n")?;
+    }
+    Ok(())
 }
 
 /// The mounts, as `mount` prints them.

@@ -17,6 +17,7 @@ use super::swap::Swap;
 use crate::disk;
 use crate::isa::{self, Context, Format, Trap};
 use crate::memory::{self, Memory, PAGE, mm, user};
+use crate::task::compact;
 
 /// How many processes there are.
 const PROCESSES: u32 = 4;
@@ -243,6 +244,7 @@ impl World {
     fn bring(&self, need: Need) {
         match need {
             Need::Read(reads) if self.swap.read(reads) => {}
+            Need::Compact(order) => compact::for_fault(order),
             need => self.fail(format_args!("{need:?} is not to be had")),
         }
     }

@@ -26,6 +26,7 @@
 mod attributes;
 pub(crate) mod cgroup;
 pub(crate) mod collapse;
+pub(crate) mod compact;
 pub(crate) mod exit;
 pub(crate) mod futex;
 pub(crate) mod oom;
