@@ -234,7 +234,8 @@ impl Process {
         let invalid = |is_wrong: bool| is_wrong.then_some(Error::Invalid);
         let hole = |at| Err(Error::NoArea(window.vpn(at)));
         match call {
-            Call::Unmap | Call::Discard | Call::Track => Ok(()),
+            Call::Discard => self.has_no_frames(action),
+            Call::Unmap | Call::Track => Ok(()),
             Call::Advise(_) | Call::Lock | Call::Unlock | Call::Unguard => {
                 self.agree(action, |_, _| None)
             }
@@ -251,18 +252,22 @@ impl Process {
                     invalid(wipes && (!page.is_anon() || is_shared))
                 })
             }
-            Call::Guard => self.agree(action, |page, _| invalid(page.is_locked())),
+            Call::Guard => self
+                .agree(action, |page, _| invalid(page.is_locked()))
+                .and_then(|()| self.has_no_frames(action)),
             Call::Free => {
                 self.agree(action, |page, _| invalid(!page.is_anon() || page.is_locked()))
             }
             Call::Move((to, pages), keep) => match self.area_break(at, count) {
                 Some(at) => hole(at),
+                None if self.pages[at].is_frame() && (keep || pages > count) => Err(Error::Invalid),
                 None if keep && pages != count => Err(Error::Invalid),
                 None if at < to + pages && to < at + count => Err(Error::Invalid),
                 None => Ok(()),
             },
             Call::Resize(pages) => match self.area_break(at, count) {
                 Some(at) => hole(at),
+                None if self.pages[at].is_frame() && pages > count => Err(Error::Invalid),
                 None if self.pages[at..at + pages].iter().skip(count).any(Page::is_mapped) => {
                     Err(Error::NoRoom((pages - count) as u64))
                 }
@@ -291,6 +296,13 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// The answer of a call that may take no page from an area that shows frames.
+    fn has_no_frames(&self, action: &Action) -> Result<(), Error> {
+        let (at, count) = action.part;
+        let shows = self.pages[at..at + count].iter().any(Page::is_frame);
+        if shows { Err(Error::Invalid) } else { Ok(()) }
     }
 
     /// Makes the pages of a part what `page` is at the first of them, and its successors behind.
@@ -412,6 +424,25 @@ pub fn request(step: &Step, window: Window, shown: Option<Shown>) -> (Request, P
         ..anon.at(At::Fixed(here))
     };
     (request, page_of(&request, Source::File { file, page: first, shared }))
+}
+
+/// The request of a step that shows frames, whose words are those of `file` from `first` on; and
+/// the first page of it. `is_code` says whether they may be executed.
+#[must_use]
+pub fn frames_request(
+    step: &Step,
+    here: Vpn,
+    count: usize,
+    (file, first): (u8, u32),
+    is_code: bool,
+) -> (Request, Page) {
+    let args = &step.args;
+    let place = [At::Fixed(here), At::FixedNoReplace(here), At::Anywhere][args[5] as usize % 3];
+    let request = Request { prot: rights(args[2]), ..Request::anon(count as u64) }.at(place);
+    let most = if is_code { Prot::all() } else { Prot::RW };
+    let source = Source::Frame { file, page: first };
+    let page = Page { most, flags: AreaFlags::SHARED, ..page_of(&request, source) };
+    (request, page)
 }
 
 fn page_of(request: &Request, source: Source) -> Page {

@@ -25,7 +25,8 @@ mod swarm;
 mod verb;
 
 pub use act::{
-    Action, Call, Part, Shown, Window, exact_request, opt_out, request, size_policy, wish,
+    Action, Call, Part, Shown, Window, exact_request, frames_request, opt_out, request,
+    size_policy, wish,
 };
 pub use dice::Dice;
 pub use naive::{File, Lost, Page, Process, Source, UNOWNED, Why, tail};

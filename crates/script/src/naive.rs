@@ -23,6 +23,13 @@ pub enum Source {
         /// Whether all processes see a store.
         shared: bool,
     },
+    /// A frame that the embedder shows; each process that maps it sees a store.
+    Frame {
+        /// Which of the files has the words of all such frames.
+        file: u8,
+        /// Which page of it.
+        page: u32,
+    },
 }
 
 /// The content of a private page that was never written.
@@ -121,6 +128,13 @@ impl Page {
         self.source == Source::Anon
     }
 
+    /// Whether it shows a frame: always the same one, which is in memory as long as it is mapped.
+    #[inline]
+    #[must_use]
+    pub fn is_frame(&self) -> bool {
+        matches!(self.source, Source::Frame { .. })
+    }
+
     /// The same attributes, `ahead` pages further on, never written.
     #[inline]
     #[must_use]
@@ -129,6 +143,7 @@ impl Page {
             Source::File { file, page, shared } => {
                 Source::File { file, page: page + ahead, shared }
             }
+            Source::Frame { file, page } => Source::Frame { file, page: page + ahead },
             other => other,
         };
         Page { source, ..self }.plain()
@@ -298,7 +313,7 @@ impl Process {
             _ if page.lost == Lost::Yes => Err(Why::Lost),
             Source::Anon if page.own == UNOWNED => Ok(0),
             Source::Anon => Ok(page.own),
-            Source::File { file, page: number, .. } => {
+            Source::File { file, page: number, .. } | Source::Frame { file, page: number } => {
                 let file = &files[usize::from(file)];
                 let under = *file.stamps.get(number as usize).ok_or(Why::Missing)?;
                 match page.own {
@@ -351,7 +366,8 @@ impl Process {
     #[inline]
     pub fn store(&mut self, files: &mut [File], at: usize, word: u64, copied: usize) {
         match self.pages[at].source {
-            Source::File { file, page: number, shared: true } => {
+            Source::File { file, page: number, shared: true }
+            | Source::Frame { file, page: number } => {
                 files[usize::from(file)].store(number, word);
             }
             source => {

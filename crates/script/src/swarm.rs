@@ -33,6 +33,7 @@ const fn usual(verb: Verb) -> u64 {
         // Windows are to be mapped for the most part: what is not there is soon told.
         Verb::Map => 80,
         Verb::Show => 40,
+        Verb::Frames => 20,
         Verb::Sweep | Verb::Protect | Verb::Wipe => 24,
         Verb::Fork | Verb::PageOut | Verb::Discard => 16,
         Verb::Sync | Verb::SyncSwap | Verb::Pin | Verb::Unpin | Verb::Device => 16,
@@ -44,7 +45,7 @@ const fn usual(verb: Verb) -> u64 {
         Verb::Lose | Verb::Mend | Verb::Join | Verb::Limit => 4,
         Verb::ZeroesMost | Verb::Swappiness | Verb::Enabled | Verb::Defrag => 2,
         Verb::Relieve | Verb::GroupOut => 2,
-        Verb::SwapOn | Verb::SwapOff => 4,
+        Verb::SwapOn | Verb::SwapOff | Verb::EndLoan => 4,
         Verb::EvictMost | Verb::Group | Verb::Lend => 2,
         Verb::EndGroup | Verb::Replace => 1,
         Verb::Place | Verb::Regrant | Verb::Flag | Verb::Carry | Verb::PinRead => 0,

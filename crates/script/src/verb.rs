@@ -74,6 +74,11 @@ verbs! {
     Map "map" [Page, Pages, Rights, Of(6), Of(3)];
     /// Shows a file: page, pages, rights, file, its first page, shared or private.
     Show "show" [Page, Pages, Rights, File, FilePage, Of(2)];
+    /// Shows frames: page, pages, rights, whose (a run that is lent, RAM that the library never
+    /// had, a device), the first of them, place (fixed, no-replace, anywhere).
+    Frames "frames" [Page, Pages, Rights, Of(3), FilePage, Of(3)];
+    /// The run is taken back, or left to the areas that show it.
+    EndLoan "endloan" [Of(2)];
     /// Unmaps.
     Unmap "unmap" [Page, Pages];
     /// Gives other rights.

@@ -32,6 +32,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 self.access(step, process)
             }
             Verb::Map | Verb::Show => self.map(step, process),
+            Verb::Frames => self.show_frames(step, process),
+            Verb::EndLoan => self.end_loan(args[0] % 2 == 1),
             Verb::Populate
             | Verb::Collapse
             | Verb::Age
@@ -104,13 +106,19 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Shown { file: file as u8, id: self.ids[file], writable }
         });
         let (request, page) = request(step, self.window(), shown);
-        self.place(process, request, page)
+        let got = self.call(process, "map", |mm, space| mm.map(space, &request))?;
+        self.placed(process, &request, page, got)
     }
 
-    /// Maps; `page` is what the first page is then.
-    fn place(&mut self, process: usize, request: Request, page: Page) -> Outcome {
+    /// Judges where a call has mapped an area; `page` is what its first page is then.
+    pub(super) fn placed(
+        &mut self,
+        process: usize,
+        request: &Request,
+        page: Page,
+        got: Result<PageSpan, Error>,
+    ) -> Outcome {
         let count = request.pages as usize;
-        let got = self.call(process, "map", |mm, space| mm.map(space, &request))?;
         let span = match (request.at, got) {
             (At::FixedNoReplace(first), Err(Error::Exists(area))) => {
                 let wanted = PageSpan::new(first, first.add(request.pages));
@@ -220,12 +228,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
     /// A move has failed for want of memory: what is at the target, and what is cut off, may be
     /// unmapped. It is made certain.
     fn moved_half(&mut self, process: usize, (at, count): Part, (to, pages): Part) -> Outcome {
+        let cut = (at + pages.min(count), count.saturating_sub(pages));
+        self.make_free(process, &[(to, pages), cut])
+    }
+
+    /// A call has failed that may have unmapped these parts.
+    pub(super) fn make_free(&mut self, process: usize, parts: &[Part]) -> Outcome {
         self.disarm();
-        let mut gone = vec![(to, pages)];
-        if pages < count {
-            gone.push((at + pages, count - pages));
-        }
-        for (at, count) in gone {
+        for &(at, count) in parts.iter().filter(|part| part.1 > 0) {
             let span = self.span(at, count);
             let mut got = self.call(process, "unmap", |mm, space| mm.unmap(space, span))?;
             if got.is_err() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use quire::Error;
 use quire::check;
 use quire::space::{GroupId, Space};
-use quire_arch::Arch;
+use quire_arch::{Arch, Attrs};
 use quire_script::{Step, Verb};
 use quire_units::Pfn;
 
@@ -193,9 +193,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
         spaces.filter(move |(at, _)| self.is_in(*at, id)).filter_map(|(_, space)| space.as_ref())
     }
 
-    /// How many pages the processes of a group map.
+    /// How many pages the processes of a group map, without the frames that areas show: no group
+    /// pays for these.
     fn mapped_by(&self, id: GroupId) -> u64 {
-        self.members(id).map(|space| self.mm.resident(space)).sum()
+        let members = (0..self.spaces.len()).filter(|process| self.is_in(*process, id));
+        let shown = members.flat_map(|process| &self.naive[process].pages);
+        let shown = shown.filter(|page| page.is_frame()).count() as u64;
+        self.members(id).map(|space| self.mm.resident(space)).sum::<u64>() - shown
     }
 
     /// Each group has its due usage, and no group has mapped more than it might.
@@ -228,7 +232,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// How many pages of each folio these spaces map; by the folio's first frame.
+    /// How many pages of each folio these spaces map; by the folio's first frame. Frames that areas
+    /// show are no folios of theirs.
     fn folios_of(
         &self,
         spaces: &mut dyn Iterator<Item = &Space<A>>,
@@ -236,6 +241,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut folios = BTreeMap::new();
         for space in spaces {
             let walked = check::leaves(self.mm, space, |leaf| {
+                if leaf.attrs.contains(Attrs::SOFT) {
+                    return;
+                }
                 let (mut at, end) = (leaf.frame, leaf.frame.add(leaf.pages.count()));
                 while let Some(info) = self.mm.frame_info(at).filter(|_| at < end) {
                     let upto = info.head.add(info.order.pages()).min(end);

@@ -48,6 +48,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         match (had.file, loss) {
             // A page that no process maps is no loss, even where the swap device has it.
             (None, Loss::Elsewhere) if had.mapped.is_empty() => Ok(1),
+            // Frames that areas show are the embedder's to mend.
+            (None, Loss::Elsewhere) if self.are_frames(&had.mapped) => Ok(5),
             (None, Loss::Content) if !had.mapped.is_empty() => {
                 self.bad.push(frame);
                 for (process, at) in had.mapped {

@@ -178,12 +178,16 @@ impl<A: Arch> World<'_, '_, '_, A> {
     /// A device gets a page of this process alone: not a shared page of a file.
     fn pin(&mut self, process: usize, at: usize) -> Outcome {
         let here = self.naive[process].pages[at];
+        let page = self.vpn(at);
+        let may = self.naive[process].access(&self.files, at, Access::Write);
+        if here.is_frame() && may.is_ok() {
+            let got = self.call(process, "pin", |mm, space| mm.pin(space, page, Access::Write))?;
+            return self.judge("pin", Err(Error::Invalid), got.map(drop)).map(|_| 0);
+        }
         if self.pins.len() >= 8 || !(here.is_anon() || here.is_private_file()) {
             return Ok(0);
         }
-        let page = self.vpn(at);
         let got = self.call(process, "pin", |mm, space| mm.pin(space, page, Access::Write))?;
-        let may = self.naive[process].access(&self.files, at, Access::Write);
         match got {
             Ok(pinned) => {
                 let frame = pinned.frame();

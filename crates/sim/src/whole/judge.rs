@@ -9,6 +9,7 @@ use quire_arch::{Arch, Attrs};
 use quire_script::{Fault, Page, Source, Why};
 use quire_units::{Access, Order, Vpn};
 
+use super::act_frames::FRAMES;
 use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
 use super::world::World;
@@ -225,8 +226,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
                         let shared = area.flags.contains(AreaFlags::SHARED);
                         Source::File { file, page: page as u32, shared }
                     }
-                    // No script maps frames.
-                    Backing::Frames { .. } => return wrong(start + ahead, &area),
+                    Backing::Frames { first, memory } => match self.number(first, memory) {
+                        Some(page) => Source::Frame { file: FRAMES, page },
+                        None => return wrong(start + ahead, &area),
+                    },
                 };
                 let (prot, most, flags) = (area.prot, area.max_prot, area.flags);
                 if *page != (Page { source, prot, most, flags, ..*page }) {
@@ -251,9 +254,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
             mapped.push((leaf.pages.start.get(), leaf.frame, leaf.pages.count()));
         })
         .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
+        self.check_frames(process, &mapped)?;
         for (page, frame, count) in mapped {
             for ahead in 0..count {
                 let at = (page + ahead).wrapping_sub(base) as usize;
+                if self.is_register(frame.add(ahead)) {
+                    continue;
+                }
                 let words = peek(self.machine.ram(), A::PAGE_SHIFT, frame.add(ahead));
                 let known = at < self.setup.window as usize;
                 let naive = &mut self.naive[process];
@@ -274,7 +281,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let pages = &self.naive[process].pages;
         let must = |page: &Page| {
             // A page of a file is clean again after its writeback.
-            page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file()
+            let written = page.written || page.is_frame();
+            written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file()
         };
         let Some(space) = self.spaces[process].as_ref().filter(|_| pages.iter().any(must)) else {
             return Ok(());
@@ -317,10 +325,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
             self.read_all()?;
         }
         self.check()?;
+        if self.now.is_multiple_of(2) {
+            self.end_loan(true)?;
+        }
         for process in 0..self.spaces.len() {
             self.end(process);
             self.walk()?;
         }
+        self.end_loan(false)?;
         self.pins.drain(..).for_each(|pin| self.mm.unpin(pin.pinned));
         self.hoard.drain(..).for_each(|run| self.mm.phys().free(run));
         if self.exact.is_none() {

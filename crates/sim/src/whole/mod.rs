@@ -47,6 +47,7 @@ mod judge;
 mod act;
 mod act_pages;
 mod act_files;
+mod act_frames;
 mod act_policy;
 mod act_lost;
 mod act_groups;

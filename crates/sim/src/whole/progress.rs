@@ -130,6 +130,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.stores(space, span)?;
         self.asks_for_folios(space, span)?;
         self.loads(space, span)?;
+        // A folio that no process has any more leaves its slots when it is written.
+        self.write_swap()?;
         let (free, used) = self.slots();
         if free < 2 * PAGES {
             return Ok(());

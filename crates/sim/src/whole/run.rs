@@ -95,10 +95,11 @@ impl Job for Play<'_, '_> {
 
     fn run<A: Arch>(mut self, config: Config) -> Self::Out {
         let config = self.setup.config(config);
-        let mut ram =
-            system::ram((self.setup.frames as usize) << A::PAGE_SHIFT).map_err(Failure::System)?;
+        let frames = u64::from(self.setup.frames);
+        let all = frames + self.setup.kept() + self.setup.registers();
+        let mut ram = system::ram((all as usize) << A::PAGE_SHIFT).map_err(Failure::System)?;
         if self.setup.zeroed == 0 {
-            soil(&mut ram, A::PAGE_SHIFT);
+            soil(&mut ram, A::PAGE_SHIFT, frames);
         }
         let mut report = Report::default();
         let mut at = 0;
@@ -106,6 +107,7 @@ impl Job for Play<'_, '_> {
         let played = catch_unwind(AssertUnwindSafe(|| {
             let built = Machine::new(config, &mut ram).map_err(SystemError::Machine);
             let (machine, run) = built.map_err(Failure::System)?;
+            let (run, kept) = run.split_at(frames);
             let mut stock = Stock::new(run.count(), config.cpus);
             let low = u64::from(self.setup.low);
             let mm = stock.manage_apart::<A, _>(&machine, run, low).map_err(Failure::System)?;
@@ -114,7 +116,7 @@ impl Job for Play<'_, '_> {
             let found = |step: usize, wrong: Wrong| {
                 Failure::Violation(Violation { step, kind: wrong.kind, what: wrong.what })
             };
-            let world = World::new(self.setup, &machine, &mm);
+            let world = World::new(self.setup, &machine, &mm, kept);
             let mut world = world.map_err(|wrong| found(0, wrong))?;
             world.devices.lies = self.options.lies;
             for step in &mut *self.steps {
@@ -146,9 +148,10 @@ fn panicked(step: usize, panic: &(dyn std::any::Any + Send)) -> Violation {
     Violation { step, kind: Kind::Panic, what: text.unwrap_or_else(|| "without a word".to_owned()) }
 }
 
-/// Leaves something in the words of every page that are looked at, so that none is zero by luck.
-fn soil(ram: &mut quire_machine::Ram, shift: u32) {
-    for page in ram.bytes_mut().chunks_exact_mut(1 << shift) {
+/// Leaves something in the words of the first `frames` pages that are looked at, so that none is
+/// zero by luck.
+fn soil(ram: &mut quire_machine::Ram, shift: u32, frames: u64) {
+    for page in ram.bytes_mut().chunks_exact_mut(1 << shift).take(frames as usize) {
         let last = page.len() - 8;
         page[..8].fill(0xa5);
         page[last / 2 + 4..][..8].fill(0x5a);

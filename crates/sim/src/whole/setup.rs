@@ -5,9 +5,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, Sv57, X86_64, X86_64La57};
-use quire_hw::Transitions;
+use quire_hw::{MemoryTypes, Transitions};
 use quire_machine::{Config, Isa, TlbGeometry};
 use quire_script::{Bounds, Dice};
+
+/// Frames of the device.
+const REGISTERS: u64 = 64;
+/// Frames of RAM beside the library's.
+const KEPT: u64 = 32;
 
 /// A page-table format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -170,6 +175,8 @@ setup! {
     more in 0..=65536;
     /// Frames of a zone that is scarce; 0 for none.
     low in 0..=128;
+    /// Entries cannot say memory types: the platform gives them, and knows no combining memory.
+    untyped in 0..=1;
 }
 
 impl Setup {
@@ -202,6 +209,7 @@ impl Setup {
             zeroed: 0,
             more: dice.pick(&[0, 0, 40, 600]),
             low: dice.pick(&[0, 24, 128]),
+            untyped: flag(dice),
         }
     }
 
@@ -227,6 +235,7 @@ impl Setup {
             zeroed: 0,
             more: 0,
             low: 0,
+            untyped: 0,
         }
     }
 
@@ -235,6 +244,16 @@ impl Setup {
     pub fn bounds(&self) -> Bounds {
         let Self { cpus, processes, window, pages, .. } = *self;
         Bounds { cpus, processes, window, pages }
+    }
+
+    /// Frames of a device, which an exact world does not have.
+    pub(super) fn registers(&self) -> u64 {
+        if self.exact == 1 { 0 } else { REGISTERS }
+    }
+
+    /// Frames of RAM that the library does not get, and areas may show.
+    pub(super) fn kept(&self) -> u64 {
+        if self.exact == 1 { 0 } else { KEPT }
     }
 
     /// The machine, made of the one that has the format.
@@ -248,6 +267,11 @@ impl Setup {
             sets_dirty: self.soft == 0 || always,
             transitions,
             contiguous: self.plain == 0,
+            memory_types: match self.untyped {
+                0 => MemoryTypes::ENTRIES,
+                _ => MemoryTypes::PLATFORM,
+            },
+            device_frames: self.registers(),
             joins_contiguous: self.apart == 0,
             rewalks_on_denial: self.stubborn == 0 || always && self.exact == 0,
             caches_absence: self.stubborn == 1

@@ -13,6 +13,7 @@ use quire_machine::{Cpu, Machine, Operation, Race, Raced};
 use quire_script::{Dice, Fault, File, Part, Process, Step, Verb, Window, tail};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
+use super::act_frames::Shows;
 use super::act_groups::Group;
 use super::device::{Devices, LOOSE, Transfer};
 use super::exact::Exact;
@@ -50,6 +51,8 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) devices: Devices,
     pub(super) pins: Vec<Pin>,
     pub(super) hoard: Vec<FrameRun>,
+    /// Frames that areas may show.
+    pub(super) shows: Shows,
     /// Frames that have failed.
     pub(super) bad: Vec<Pfn>,
     /// Those that were mended as well: content that was lost with them stays lost.
@@ -82,6 +85,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         setup: Setup,
         machine: &'m Machine<'r>,
         mm: &'w HostedMm<'m, 'r, A>,
+        kept: FrameRun,
     ) -> Result<Self, Wrong> {
         let window = setup.window as usize;
         let processes = setup.processes as usize;
@@ -99,6 +103,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             devices: Devices::new(),
             pins: Vec::new(),
             hoard: Vec::new(),
+            shows: Shows::new(kept),
             bad: Vec::new(),
             failed_ever: BTreeSet::new(),
             groups: Vec::new(),
@@ -133,6 +138,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             self.files.push(file);
             self.ids.push(id);
         }
+        self.files.push(File::new(vec![0; self.numbers()]));
         for (device, slots) in [self.setup.slots, self.setup.more].into_iter().enumerate() {
             if slots > 0 {
                 self.swaps[device] = self.mm.paging().swap_on(u64::from(slots)).ok();
@@ -466,7 +472,8 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     fn races(&mut self, step: &Step) -> Vec<Race> {
         let mut dice = Dice::new(u64::from(step.nth));
         let own = self.cpu().number().index();
-        let loads_only = matches!(step.verb, Verb::Move | Verb::Map | Verb::Show | Verb::Resize);
+        let loads_only =
+            matches!(step.verb, Verb::Move | Verb::Map | Verb::Show | Verb::Frames | Verb::Resize);
         if step.verb == Verb::Fork && !self.pins.is_empty() {
             return Vec::new();
         }
