@@ -53,6 +53,11 @@ pub struct Tree {
     pub files: Vec<(String, String)>,
 }
 
+/// Modules of ours that are compiled in a package of another system: the package of ours that they
+/// go with, the file, and the module's name there.
+const OVERLAYS: [(&str, &str, &str); 1] =
+    [("quire-starry", "embedders/starry/aspace/mod.rs", "aspace")];
+
 impl Tree {
     /// Reads the workspace at `root`.
     ///
@@ -68,6 +73,12 @@ impl Tree {
             for package in &metadata(&root, manifest)? {
                 packages.push(describe(&root, package));
                 loader.package(package)?;
+            }
+        }
+        for (package, path, module) in OVERLAYS {
+            let path = root.join(path);
+            if path.is_file() {
+                loader.load(package, &path, path.parent(), vec![module.to_owned()], false)?;
             }
         }
         Ok(Self { packages, sources: loader.sources, files })
