@@ -73,13 +73,15 @@ static RAM: Once<[u8; RAM_BYTES]> = Once(UnsafeCell::new([0; RAM_BYTES]));
 static SLOTS: Once<[Slot; FRAMES]> = Once(UnsafeCell::new([const { Slot::empty() }; FRAMES]));
 static CACHES: Once<[CpuCache; 1]> = Once(UnsafeCell::new([CpuCache::new()]));
 static COUNTERS: [Counters; 1] = [Counters::new()];
-static FILES: [File; 4] = [const { File::new() }; 4];
-static SWAPS: [Swap; 1] = [Swap::new()];
-static GROUPS: [Group; 1] = [Group::new()];
+static FILES: Once<[File; 4]> = Once(UnsafeCell::new([const { File::new() }; 4]));
+static SWAPS: Once<[Swap; 1]> = Once(UnsafeCell::new([Swap::new()]));
+static GROUPS: Once<[Group; 1]> = Once(UnsafeCell::new([Group::new()]));
 
 extern "C" fn main() -> ! {
     // SAFETY: this is the one place, and it is entered once.
     let (ram, slots, caches) = unsafe { (RAM.take(), SLOTS.take(), CACHES.take()) };
+    // SAFETY: as above.
+    let (files, swaps, groups) = unsafe { (FILES.take(), SWAPS.take(), GROUPS.take()) };
     let (ram, frames) = DirectMap::new(ram, Pfn::new(0x1000), Format::PAGE_SHIFT).expect("pages");
     let profile = Profile {
         transitions: Transitions::Base,
@@ -97,7 +99,7 @@ extern "C" fn main() -> ! {
         // SAFETY: neither ends before the machine does.
         let (board, zones) = unsafe { (&*board, &mut *zones) };
         let parts = Parts::new(frames.start(), slots, caches, &COUNTERS, zones);
-        let mut parts = Some(parts.files(&FILES).swaps(&SWAPS).groups(&GROUPS));
+        let mut parts = Some(parts.files(files).swaps(swaps).groups(groups));
         paint.measure("Mm::new", BEGIN, || mm = Mm::new(board, parts.take().expect("once")).ok());
     }
     let mm = mm.as_ref().expect("sound parts");

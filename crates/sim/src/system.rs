@@ -130,9 +130,9 @@ impl Stock {
             &self.counters,
             &mut self.zones,
         )
-        .files(&self.files)
-        .swaps(&self.swaps)
-        .groups(&self.groups);
+        .files(&mut self.files)
+        .swaps(&mut self.swaps)
+        .groups(&mut self.groups);
         let mm = Mm::new(hw, parts).map_err(SystemError::Setup)?;
         if let Err(not_ram) = mm.add(run) {
             unreachable!("the one zone is all of RAM, but {:?} is outside", not_ram.frame);

@@ -55,8 +55,6 @@ static KERNEL: Once<KernelHalf> = Once::new();
 
 // The library's records, but for those whose number is known at run time alone.
 static COUNTERS: [Counters; CPUS] = [const { Counters::new() }; CPUS];
-static FILES: [File; 2] = [const { File::new() }; 2];
-static SWAPS: [Swap; 1] = [Swap::new()];
 
 /// The memory manager.
 pub fn mm() -> &'static Mm<'static, Format, Board> {
@@ -92,6 +90,8 @@ fn set_up(tree: usize, hart: usize) {
     let slots = early.array((0..span.count as usize).map(|_| Slot::empty())).expect("RAM");
     let caches = early.array([const { CpuCache::new() }; CPUS]).expect("RAM");
     let zones = early.array([Zone::new(span)]).expect("RAM");
+    let files = early.array([File::new(), File::new()]).expect("RAM");
+    let swaps = early.array([Swap::new()]).expect("RAM");
     // Then the kernel's tables.
     KERNEL.call_once(|| mmu::build(&mut early, span.end()));
     // Then the board: all that is left, as banks, and with them the right to each frame.
@@ -99,7 +99,7 @@ fn set_up(tree: usize, hart: usize) {
     let board = Board { ram: Ram::new(banks, Chosen::default_for_cpu()), harts, contiguous };
     let board = BOARD.call_once(|| board);
     // Then the library, which gets these frames.
-    let parts = Parts::new(span.start, slots, caches, &COUNTERS, zones).files(&FILES).swaps(&SWAPS);
+    let parts = Parts::new(span.start, slots, caches, &COUNTERS, zones).files(files).swaps(swaps);
     let mm = MM.call_once(|| Mm::new(board, parts).expect("sound parts"));
     rights.into_iter().flatten().for_each(|right| mm.add(right).expect("frames of the zone"));
 }

@@ -35,5 +35,6 @@ pub fn build(early: &mut Early<PIECES>, end: Pfn) -> KernelHalf {
         (data..end.get() * PAGE, Attrs::READ | Attrs::WRITE),
     ];
     let direct = |(bytes, attrs)| Region::direct::<Format>(DIRECT as u64, bytes, attrs);
-    KernelHalf::new::<Format, PIECES>(early, &regions.map(direct)).expect("RAM for tables")
+    let most = Format::block_order();
+    KernelHalf::new::<Format, PIECES>(early, &regions.map(direct), most).expect("RAM for tables")
 }

@@ -28,8 +28,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// One group, or the place for one: a value of the embedder's, as [`Parts`](crate::Parts). Its
-/// number is its index plus one.
+/// One group, or the place for one: a value of the embedder's, as [`Parts`](crate::Parts), and not
+/// in use when `Mm::new` has it. Its number is its index plus one.
 pub struct Group {
     /// 0: free. 1: in use.
     used: AtomicU32,

@@ -248,15 +248,13 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, mut zones) =
         ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
-    let files = [File::new()];
-    let parts =
-        Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones).files(&files);
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones);
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();
-    let id = mm.files().open(Store::Memory, FILE_PAGES_MAX, Order::ZERO).expect("a free file");
-    assert_eq!(id, FileId(0));
-    let index = Index::new(&machine, mm.allocator().meta(), &files[0], id);
+    let file = File::new();
+    assert!(file.open(Store::Memory, FILE_PAGES_MAX, Order::ZERO));
+    let index = Index::new(&machine, mm.allocator().meta(), &file, FileId(0));
     let mut pair = Pair { mm: &mm, index, naive: Naive::default(), heads: 0 };
     ops.iter().for_each(|op| pair.apply(*op));
     let starts: Vec<u64> = pair.naive.folios.keys().copied().collect();
@@ -267,7 +265,7 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
     pair.index.prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| {
         mm.allocator().free(CpuId::new(0), run)
     });
-    files[0].close();
+    file.close();
     assert_eq!(mm.allocator().free_frames(), free, "no node is left");
 }
 

@@ -25,12 +25,12 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, FileId, GroupId)) {
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, mut zones) =
         ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
-    let groups = [const { Group::new() }; 8];
-    let (files, swaps) = ([File::new(), File::new()], [Swap::new()]);
+    let mut groups = [const { Group::new() }; 8];
+    let (mut files, mut swaps) = ([File::new(), File::new()], [Swap::new()]);
     let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones)
-        .groups(&groups)
-        .files(&files)
-        .swaps(&swaps);
+        .groups(&mut groups)
+        .files(&mut files)
+        .swaps(&mut swaps);
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     (1..=9)
@@ -93,4 +93,30 @@ fn d2_a_file_that_is_no_swap_device_is_not_switched_off() {
         assert_eq!(mm.paging().swap_off(swap), Ok(()));
         assert_eq!(mm.paging().swap_off(swap), Err(Error::NoFile), "it is off already");
     });
+}
+
+#[test]
+fn values_that_an_earlier_manager_had_are_as_new() {
+    let mut ram = Ram::new(4 << 20).expect("the host has 4 MiB");
+    let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
+    let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
+    let (mut caches, counters, mut zones) =
+        ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
+    let (mut groups, mut files, mut swaps) = ([Group::new()], [File::new()], [Swap::new()]);
+    let (first, mut run) = (run.start(), Some(run));
+    for _ in 0..2 {
+        let parts = Parts::new(first, &mut slots, &mut caches, &counters, &mut zones)
+            .groups(&mut groups)
+            .files(&mut files)
+            .swaps(&mut swaps);
+        let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
+        let first = GroupId::new(1).expect("not zero");
+        let (had, id) = (mm.groups().limit(first), FileId(0));
+        assert_eq!((had, mm.files().get(id).is_none()), (Err(Error::NoGroup), true));
+        assert_eq!(mm.paging().devices().count(), 0);
+        assert_eq!(mm.groups().create(None).and_then(|id| mm.groups().limit(id)), Ok(u64::MAX));
+        run.take().into_iter().for_each(|run| mm.add(run).expect("the zone is RAM"));
+        // The second manager has no frame for a device's slots.
+        assert!(mm.paging().swap_on(64).is_ok() || mm.phys().free_frames() == 0);
+    }
 }

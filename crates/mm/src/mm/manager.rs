@@ -42,14 +42,14 @@ pub struct Parts<'m> {
     /// The most files that may have pages in memory at once; none for an embedder without files.
     /// Each swap device takes one.
     #[cfg(feature = "files")]
-    pub files: &'m [File],
+    pub files: &'m mut [File],
     /// The most swap devices that may be in use at once, [`SWAPS_MAX`] at most; none for an
     /// embedder without swap.
     #[cfg(feature = "swap")]
-    pub swaps: &'m [Swap],
+    pub swaps: &'m mut [Swap],
     /// The most groups that may be in use at once; none for an embedder without groups.
     #[cfg(feature = "reclaim")]
-    pub groups: &'m [Group],
+    pub groups: &'m mut [Group],
 }
 
 impl<'m> Parts<'m> {
@@ -70,34 +70,41 @@ impl<'m> Parts<'m> {
             counters,
             zones,
             #[cfg(feature = "files")]
-            files: &[],
+            files: &mut [],
             #[cfg(feature = "swap")]
-            swaps: &[],
+            swaps: &mut [],
             #[cfg(feature = "reclaim")]
-            groups: &[],
+            groups: &mut [],
         }
     }
 
     /// The same with room for as many files as there are `files`.
     #[cfg(feature = "files")]
     #[must_use]
-    pub fn files(self, files: &'m [File]) -> Self {
+    pub fn files(self, files: &'m mut [File]) -> Self {
         Self { files, ..self }
     }
 
     /// The same with room for as many swap devices as there are `swaps`.
     #[cfg(feature = "swap")]
     #[must_use]
-    pub fn swaps(self, swaps: &'m [Swap]) -> Self {
+    pub fn swaps(self, swaps: &'m mut [Swap]) -> Self {
         Self { swaps, ..self }
     }
 
     /// The same with room for as many groups of spaces as there are `groups`.
     #[cfg(feature = "reclaim")]
     #[must_use]
-    pub fn groups(self, groups: &'m [Group]) -> Self {
+    pub fn groups(self, groups: &'m mut [Group]) -> Self {
         Self { groups, ..self }
     }
+}
+
+/// Values of the embedder's, as new: an earlier memory manager may have left frames in them.
+#[cfg(feature = "files")]
+fn unused<T: Default>(parts: &mut [T]) -> &[T] {
+    parts.iter_mut().for_each(|part| *part = T::default());
+    parts
 }
 
 /// The service that holds all others.
@@ -127,6 +134,11 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     pub fn new(hw: &'m H, parts: Parts<'m>) -> Result<Self, SetupError> {
         let policy = Policy::new(A::block_order());
         policy.set_copy_most(Order::of_bytes(COPY_MOST_BYTES, A::PAGE_SHIFT).unwrap_or_default());
+        #[cfg(feature = "swap")]
+        let swaps = {
+            parts.swaps.iter_mut().for_each(Swap::reset);
+            &*parts.swaps
+        };
         let base = Base {
             hw,
             phys: Phys::new(parts.first, parts.slots, parts.caches, parts.zones)?,
@@ -136,14 +148,14 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             #[cfg(feature = "files")]
             file_policy: FilePolicy::new::<A>(),
             #[cfg(feature = "reclaim")]
-            groups: Groups::new(parts.groups),
+            groups: Groups::new(unused(parts.groups)),
             #[cfg(not(feature = "reclaim"))]
             groups: Groups::new(),
             demand: Demand::default(),
             #[cfg(feature = "files")]
-            files: parts.files,
+            files: unused(parts.files),
             #[cfg(feature = "swap")]
-            swaps: &parts.swaps[..parts.swaps.len().min(SWAPS_MAX)],
+            swaps: &swaps[..swaps.len().min(SWAPS_MAX)],
             arch: PhantomData,
         };
         let top = Spaces::new(base);

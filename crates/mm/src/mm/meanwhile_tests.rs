@@ -83,11 +83,11 @@ fn with(is_file: bool, test: impl FnOnce(&Story<'_, '_, '_>)) {
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let mut caches = [const { CpuCache::new() }; CPUS];
     let counters = [const { Counters::new() }; CPUS];
-    let (mut zones, files, swaps) =
+    let (mut zones, mut files, mut swaps) =
         ([Zone::new(run.span())], [File::new(), File::new()], [Swap::new()]);
     let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones)
-        .files(&files)
-        .swaps(&swaps);
+        .files(&mut files)
+        .swaps(&mut swaps);
     let mm = Mm::<X86_64, _>::new(&hw, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let space = mm.space(Asid(1), PageSpan::new(OLD.start, Vpn::new(8192))).expect("memory");

@@ -54,9 +54,9 @@ pub(super) fn with_device<A: Arch>(
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, mut zones) =
         ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
-    let (files, swaps) = ([File::new(), File::new()], [Swap::new()]);
+    let (mut files, mut swaps) = ([File::new(), File::new()], [Swap::new()]);
     let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones);
-    let mm = Mm::<A, _>::new(&machine, parts.files(&files).swaps(&swaps)).expect("sound");
+    let mm = Mm::<A, _>::new(&machine, parts.files(&mut files).swaps(&mut swaps)).expect("sound");
     mm.add(run).expect("the zone is RAM");
     mm.policy().set_size(Order::new(4), SizePolicy::Always).expect("a size");
     let free = mm.allocator().free_frames();

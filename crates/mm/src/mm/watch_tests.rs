@@ -38,9 +38,9 @@ fn with(test: impl FnOnce(&Scene<'_, '_>)) {
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, mut zones) =
         ([CpuCache::new()], [Counters::new()], [Zone::new(run.span())]);
-    let files = [File::new(), File::new()];
+    let mut files = [File::new(), File::new()];
     let parts =
-        Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones).files(&files);
+        Parts::new(run.start(), &mut slots, &mut caches, &counters, &mut zones).files(&mut files);
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     mm.policy().set_size(Order::new(2), SizePolicy::Always).expect("a size");

@@ -11,7 +11,7 @@ use super::meta::{Kind, Meta, Ownerless, Slot, State};
 use super::mobility::{Borrowed, Mobility};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
-use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS};
+use crate::limits::{CACHED_ORDER_MAX, GROUP_ORDER, ORDER_MAX, ORDERS};
 
 /// All managed RAM, free or taken.
 ///
@@ -65,6 +65,12 @@ impl<'m> Phys<'m> {
             match self.zones.iter().find(|zone| zone.span.contains(at)) {
                 Some(zone) => at = zone.span.end(),
                 None => return Err(NotRam { frame: at, run }),
+            }
+        }
+        for zone in self.zones.iter().filter(|zone| zone.span.contains(run.start())) {
+            let first = self.meta.at(zone.group_start(run.start()));
+            if first.state() == State::OUTSIDE {
+                first.set_state(State::BEFORE_ADDED);
             }
         }
         for frame in (0..run.count()).map(|at| run.start().add(at)) {
@@ -149,10 +155,23 @@ impl<'m> Phys<'m> {
     /// The first frame of `span` that was ever [added](Self::add). Holes of a zone were not.
     pub fn first_managed(&self, span: FrameSpan) -> Option<Pfn> {
         let is_managed = |frame: &Pfn| self.meta.at(*frame).state().kind() != Kind::Outside;
-        let parts = self.zones.iter().map(|zone| zone.part(span));
-        // Only a hole of a zone is looked at frame by frame.
-        let first = |part: FrameSpan| (0..part.count).map(|at| part.start.add(at)).find(is_managed);
-        parts.filter_map(first).min()
+        let first = |zone: &Zone| {
+            let FrameSpan { start: mut at, count } = zone.part(span);
+            let end = at.add(count);
+            while at < end {
+                let next = at.align_down(GROUP_ORDER.pages()).add(GROUP_ORDER.pages()).min(end);
+                // The first frame of a group of which none was added says so.
+                if self.meta.at(zone.group_start(at)).state() != State::OUTSIDE {
+                    let found = (at.get()..next.get()).map(Pfn::new).find(is_managed);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                at = next;
+            }
+            None
+        };
+        self.zones.iter().filter_map(first).min()
     }
 
     /// Gives frames back: all that were taken, any part of them, or several neighbours joined.

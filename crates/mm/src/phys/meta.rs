@@ -87,6 +87,9 @@ impl State {
     /// No RAM that was added.
     pub(crate) const OUTSIDE: State = State::new(Kind::Outside, 0);
 
+    /// The same of a group's first frame, where others of the group were added.
+    pub(super) const BEFORE_ADDED: State = State::new(Kind::Outside, 1);
+
     /// A block of `kind`, with its order (or a table's level).
     #[inline]
     pub(crate) const fn new(kind: Kind, order: u8) -> Self {

@@ -1,7 +1,9 @@
 //! Each claim of the room on small memories, with the walker after each test.
 
+use std::vec;
 use std::vec::Vec;
 
+use proptest::prelude::*;
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
@@ -414,6 +416,36 @@ fn e10_frames_of_a_zones_hole_are_not_managed() {
     phys.free(CPU, run);
     assert_eq!(first(0, 1), Some(0));
     assert_eq!(totals(&phys).free + totals(&phys).cached, 24);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Groups have 512 frames: most spans reach over several, and the zone begins within one.
+    #[test]
+    fn e10_the_first_frame_that_was_added_is_found_as_by_a_search(
+        added in prop::collection::vec((0_u64..4000, 1_u64..700), 0..5),
+        asked in prop::collection::vec((0_u64..4000, 0_u64..4096), 1..20),
+    ) {
+        let mut slots: Vec<Slot> = (0..4096).map(|_| Slot::default()).collect();
+        let mut caches = [CpuCache::new()];
+        let mut zones = [Zone::new(span(100, 1500)), Zone::new(span(1600, 2400))];
+        let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &mut zones).unwrap();
+        let mut is_added = vec![false; 4096];
+        for (start, count) in added {
+            let end = (start + count).min(4000) as usize;
+            let here = &mut is_added[start as usize..end];
+            if start >= 100 && here.iter().all(|added| !added) {
+                here.fill(true);
+                phys.add(numbers(span(start, end as u64 - start), false)).unwrap();
+            }
+        }
+        for (start, count) in asked {
+            let end = (start + count).min(4096);
+            let found = phys.first_managed(span(start, end - start)).map(Pfn::get);
+            prop_assert_eq!(found, (start..end).find(|&at| is_added[at as usize]));
+        }
+    }
 }
 
 #[test]

@@ -71,6 +71,11 @@ impl Zone {
         self.span
     }
 
+    /// The first frame of this zone that is in the group of `frame`.
+    pub(super) fn group_start(&self, frame: Pfn) -> Pfn {
+        frame.align_down(GROUP_ORDER.pages()).max(self.span.start)
+    }
+
     /// The frames of `span` that belong to this zone; an empty span when there are none.
     #[inline]
     pub(super) fn part(&self, span: FrameSpan) -> FrameSpan {

@@ -178,6 +178,17 @@ impl Swap {
         }
     }
 
+    /// Makes it one that is not in use, part by part: the whole is large for a stack.
+    pub(crate) fn reset(&mut self) {
+        self.file = AtomicU32::new(0);
+        self.root = AtomicU64::new(0);
+        self.slots = AtomicU64::new(0);
+        self.used = AtomicU64::new(0);
+        self.admits = AtomicU32::new(0);
+        self.lanes.iter_mut().flatten().for_each(|lane| *lane = Lane(AtomicU32::new(0)));
+        self.lists = Lock::new(Lists::EMPTY);
+    }
+
     /// The file whose pages are the slots, if the device is in use.
     #[inline]
     pub fn file(&self) -> Option<FileId> {

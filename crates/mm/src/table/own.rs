@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{Early, SetupError};
-use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 /// A stretch of the kernel's half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,11 +33,12 @@ impl Region {
     }
 
     /// The leaf for the block `pages`, if one leaf can show it.
-    fn leaf<A: Arch>(&self, level: Level, pages: PageSpan) -> Option<u64> {
+    fn leaf<A: Arch>(&self, level: Level, pages: PageSpan, largest: Order) -> Option<u64> {
         let past = pages.start.get().checked_sub(self.pages.start.get())?;
         let past = past.checked_rem(self.frames.count)?;
         let frame = self.frames.start.add(past);
         let fits = A::is_leaf_level(level)
+            && A::order(level) <= largest
             && self.pages.covers(pages)
             && pages.count() <= self.frames.count - past
             && frame.is_aligned(pages.count());
@@ -55,18 +56,20 @@ pub struct KernelHalf {
 }
 
 impl KernelHalf {
-    /// Makes it, with the largest leaves of the format that fit: on x86-64 that may be 1 GiB, which
-    /// CPUs without PDPE1GB lack. Where regions overlap, the first one counts.
+    /// Makes it, with the largest leaves that fit, of order `largest` at most: on x86-64, CPUs
+    /// without PDPE1GB lack leaves of 1 GiB, and all have [`Arch::block_order`]. Where regions
+    /// overlap, the first one counts.
     ///
     /// # Errors
     /// [`SetupError::Short`] where early memory is too little.
     pub fn new<A: Arch, const MOST: usize>(
         early: &mut Early<MOST>,
         regions: &[Region],
+        largest: Order,
     ) -> Result<Self, SetupError> {
         let end = 1 << (u64::BITS - A::PAGE_SHIFT);
         let upper = PageSpan::new(Vpn::new(end - A::USER_PAGES), Vpn::new(end));
-        let words = table::<A, MOST>(early, regions, A::ROOT, upper)?;
+        let words = table::<A, MOST>(early, (regions, largest), A::ROOT, upper)?;
         Ok(Self { root: words.first().map_or(Pfn::new(0), |first| early.frame_of(first)), words })
     }
 
@@ -89,7 +92,7 @@ impl KernelHalf {
 /// A table whose last entries translate `pages`.
 fn table<A: Arch, const MOST: usize>(
     early: &mut Early<MOST>,
-    regions: &[Region],
+    (regions, largest): (&[Region], Order),
     level: Level,
     pages: PageSpan,
 ) -> Result<&'static [AtomicU64], SetupError> {
@@ -101,10 +104,10 @@ fn table<A: Arch, const MOST: usize>(
         let Some(region) = regions.iter().find(|region| region.pages.overlaps(own)) else {
             continue;
         };
-        let value = match (region.leaf::<A>(level, own), level.child()) {
+        let value = match (region.leaf::<A>(level, own, largest), level.child()) {
             (Some(leaf), _) => leaf,
             (None, Some(child)) => {
-                let lower = table::<A, MOST>(early, regions, child, own)?;
+                let lower = table::<A, MOST>(early, (regions, largest), child, own)?;
                 lower.first().map_or(0, |first| A::table(early.frame_of(first)))
             }
             // Less than a page: there is no such region.

@@ -28,7 +28,6 @@
 //! | `IMAGE` | the distance from a physical address within the kernel's image to the address it runs at; may be `DIRECT` |
 //! | `devices()` | physical addresses and lengths of the devices to map at `DIRECT`; some may have no bytes |
 //! | `DEVICE_FLAGS` | `Attrs` that leaves of devices in the kernel's half have besides their rights |
-//! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
 //! | `USER_END` | the end of a program's address space, in bytes: where its stack ends |
 //! | `MACHINE` | the answer of `uname -m` |
 //! | `Context` | see below; aligned as its vector state needs |

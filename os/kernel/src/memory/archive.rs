@@ -4,8 +4,7 @@ use quire::hw::FrameRun;
 use quire::units::{FrameSpan, Pfn};
 use spin::mutex::SpinMutex;
 
-use super::early::Early;
-use super::{PAGE, PAGE_SHIFT, System, canary, mm};
+use super::{Early, PAGE, System, canary, mm};
 use crate::isa;
 
 /// The frames that lie wholly within a piece of memory: its address, and its length in bytes.
@@ -22,8 +21,7 @@ fn frames_within((start, bytes): (u64, u64)) -> FrameSpan {
 pub(super) fn give(mm: &System, mut all: FrameRun, early: &Early, initrd: (u64, u64)) {
     let kept = frames_within(initrd);
     let mut found = None;
-    for (start, bytes) in early.left() {
-        let piece = FrameSpan::new(Pfn::new(start >> PAGE_SHIFT), bytes >> PAGE_SHIFT);
+    for piece in early.pieces() {
         let before = piece.start.offset_from(all.start());
         // The frames between are in use: but for `kept`, they stay so for ever.
         let (between, rest) = all.split_at(before);

@@ -14,8 +14,7 @@ use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
 
-use super::early::Early;
-use super::{MM, PAGE, PAGE_SHIFT};
+use super::{Early, MM, PAGE, PAGE_SHIFT, enough};
 use crate::isa;
 
 /// The first bytes of the heap.
@@ -53,7 +52,7 @@ unsafe impl Source for Frames {
 
 /// Gives the heap its first memory, before there is a library.
 pub(super) fn init(early: &mut Early) {
-    let start = early.take(FIRST_BYTES, PAGE);
+    let start = enough(early.take(FIRST_BYTES, PAGE)).get();
     // SAFETY: taken out of the free pieces for good, and mapped.
     let claimed =
         unsafe { HEAP.lock().claim((isa::DIRECT + start) as *mut u8, FIRST_BYTES as usize) };

@@ -1,18 +1,24 @@
-//! The kernel's own page tables: all RAM at `DIRECT`, the image with the rights of its sections.
+//! RAM before the library, and the kernel's half: all RAM at `DIRECT`, the image with the rights of
+//! its sections, devices.
 //!
-//! They are written once, through the same [`Arch`] as programs' tables. Addresses between pieces
-//! of RAM show one block of zeroes: a lockless table walk may be led to any frame number, and must
-//! find nothing there, least of all a device.
+//! Addresses between pieces of RAM show one block of zeroes: a lockless table walk may be led to
+//! any frame number, and must find nothing there, least of all a device.
 
-use quire::arch::{Arch, Attrs, Entry, Level};
-use quire::units::Pfn;
+use quire::arch::{Arch, Attrs};
+use quire::table::{KernelHalf, Region};
+use quire::units::{FrameSpan, PageSpan, Pfn, Vpn};
 
-use super::early::Early;
-use super::{PAGE, PAGE_SHIFT};
+use super::{Early, PAGE, PAGE_SHIFT, enough};
 use crate::isa::{self, Boot, Format, STACK_BYTES};
 
 const BLOCK: u64 = 2 << 20;
 const GUARD: u64 = PAGE;
+
+/// The end of the memory that the boot tables map.
+const REACH: u64 = 4 << 30;
+
+/// How many regions the half has at most.
+const REGIONS: usize = 64;
 
 unsafe extern "C" {
     static __text_start: u8;
@@ -25,25 +31,49 @@ unsafe extern "C" {
     static __image_end: u8;
 }
 
-/// Makes the tables and puts this CPU on them.
-pub(super) fn switch(boot: &Boot, early: &mut Early) {
-    let root = early.page();
-    let mut map = Map { root, early };
-    map.ram(boot);
-    map.image();
-    for (start, bytes) in isa::devices() {
-        let rights = Attrs::READ | Attrs::WRITE | isa::DEVICE_FLAGS;
-        map.put(isa::DIRECT + start, start, bytes, rights);
+/// Free RAM: all but the kernel, the initramfs, and the piece to keep. And the span from the first
+/// frame of RAM to the last, with holes and all that is in use.
+pub(super) fn ram(boot: &Boot) -> (Early, FrameSpan) {
+    // SAFETY: the loader says what is RAM, and all of it that is in use is kept here; the boot
+    // tables show what is below `REACH`, and the half shows all of it.
+    let mut early = unsafe { Early::new(isa::DIRECT as usize, REACH, PAGE_SHIFT) };
+    boot.ram.into_iter().for_each(|piece| enough(early.add(bytes_of(piece))));
+    let span = early.span();
+    for piece in [boot.image, boot.initrd, boot.keep] {
+        enough(early.keep(bytes_of(piece)));
     }
-    isa::kernel_root(Pfn::new(root >> PAGE_SHIFT));
+    (early, span)
 }
 
-struct Map<'e> {
-    root: u64,
+fn bytes_of((start, bytes): (u64, u64)) -> core::ops::Range<u64> {
+    start..start + bytes
+}
+
+/// Makes the kernel's half and puts this CPU on it. Leaves are blocks at most: some x86-64 CPUs
+/// have no larger ones.
+pub(super) fn switch(boot: &Boot, early: &mut Early) {
+    let nothing = Region::direct::<Format>(isa::DIRECT, 0..0, Attrs::empty());
+    let mut half = Half { regions: [nothing; REGIONS], count: 0, early };
+    // Devices come first: they may lie between pieces of RAM.
+    for (start, bytes) in isa::devices() {
+        let rights = Attrs::READ | Attrs::WRITE | isa::DEVICE_FLAGS;
+        half.put(isa::DIRECT + start, start, bytes, rights);
+    }
+    half.image();
+    half.ram(boot);
+    let regions = &half.regions[..half.count];
+    let made = KernelHalf::new::<Format, _>(half.early, regions, Format::block_order());
+    isa::kernel_root(enough(made).root());
+}
+
+/// The regions of the half; where two overlap, the first one counts.
+struct Half<'e> {
+    regions: [Region; REGIONS],
+    count: usize,
     early: &'e mut Early,
 }
 
-impl Map<'_> {
+impl Half<'_> {
     /// The direct map, from physical address 0 to the end of RAM.
     fn ram(&mut self, boot: &Boot) {
         let rights = Attrs::READ | Attrs::WRITE;
@@ -71,16 +101,13 @@ impl Map<'_> {
         if start >= end {
             return;
         }
-        let zeroes = self.early.take(BLOCK, BLOCK);
-        // SAFETY: just taken, mapped, and a block long.
+        let zeroes = enough(self.early.take(BLOCK, BLOCK)).get();
+        // SAFETY: just taken, within reach, and a block long.
         unsafe { core::ptr::write_bytes((isa::DIRECT + zeroes) as *mut u8, 0, BLOCK as usize) };
-        let mut at = start;
-        while at < end {
-            let next = (at / BLOCK + 1) * BLOCK;
-            let to = next.min(end);
-            self.put(isa::DIRECT + at, zeroes + at % BLOCK, to - at, Attrs::READ);
-            at = to;
-        }
+        // Whole blocks of the hole show the block whole, again and again.
+        let whole = start.next_multiple_of(BLOCK).min(end);
+        self.put(isa::DIRECT + start, zeroes + start % BLOCK, whole - start, Attrs::READ);
+        self.show(isa::DIRECT + whole, end - whole, (zeroes, BLOCK), Attrs::READ);
     }
 
     /// The kernel's image, without the pages below its stacks.
@@ -105,48 +132,20 @@ impl Map<'_> {
         }
     }
 
-    /// Maps `bytes` from `physical` on at `at`, in pages and 2 MiB blocks.
+    /// Shows `bytes` from `physical` on at `at`.
     fn put(&mut self, at: u64, physical: u64, bytes: u64, rights: Attrs) {
-        let attrs = rights | isa::KERNEL_FLAGS | Attrs::YOUNG | Attrs::DIRTY;
-        let mut done = 0;
-        while done < bytes {
-            let fits = (at + done).is_multiple_of(BLOCK)
-                && (physical + done).is_multiple_of(BLOCK)
-                && bytes - done >= BLOCK;
-            let (level, step) = if fits { (Level::new(1), BLOCK) } else { (Level::LAST, PAGE) };
-            let word = Format::leaf(Pfn::new((physical + done) >> PAGE_SHIFT), level, attrs);
-            self.write(at + done, level, word);
-            done += step;
-        }
+        self.show(at, bytes, (physical, bytes), rights);
     }
 
-    /// Writes the word that translates `at` at `level`, and the tables above it.
-    fn write(&mut self, at: u64, level: Level, word: u64) {
-        let page = (at >> PAGE_SHIFT) & ((1 << 45) - 1);
-        let mut table = self.root;
-        let mut now = Format::ROOT;
-        while now != level {
-            let entry = entry(table, page, now);
-            // SAFETY: the word is within a table of ours, which only this CPU sees yet.
-            let lower = match Format::decode(unsafe { entry.read() }, now) {
-                Entry::Table(frame) => frame.get() << PAGE_SHIFT,
-                _ => {
-                    let lower = self.early.page();
-                    // SAFETY: as above.
-                    unsafe { entry.write(Format::table(Pfn::new(lower >> PAGE_SHIFT))) };
-                    lower
-                }
-            };
-            table = lower;
-            now = now.child().unwrap_or(level);
+    /// Shows the `shown` bytes from `physical` on at `at`, again and again up to `bytes`.
+    fn show(&mut self, at: u64, bytes: u64, (physical, shown): (u64, u64), attrs: Attrs) {
+        if bytes == 0 {
+            return;
         }
-        // SAFETY: as above.
-        unsafe { entry(table, page, level).write(word) };
+        let start = Vpn::new(at >> PAGE_SHIFT);
+        let pages = PageSpan::new(start, start.add(bytes.div_ceil(PAGE)));
+        let frames = FrameSpan::new(Pfn::new(physical >> PAGE_SHIFT), shown.div_ceil(PAGE));
+        self.regions[self.count] = Region { pages, frames, attrs };
+        self.count += 1;
     }
-}
-
-/// The entry of the table at physical address `table` that translates `page`.
-fn entry(table: u64, page: u64, level: Level) -> *mut u64 {
-    let index = Format::index(quire::units::Vpn::new(page), level);
-    (isa::DIRECT + table + 8 * index as u64) as *mut u64
 }

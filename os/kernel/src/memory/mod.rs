@@ -13,7 +13,6 @@
 mod archive;
 mod board;
 mod canary;
-mod early;
 mod files;
 mod heap;
 mod limits;
@@ -25,6 +24,7 @@ pub(crate) mod user;
 mod watchers;
 
 use quire::cache::File;
+use quire::hw::SetupError;
 use quire::phys::{CpuCache, Slot, Zone};
 use quire::stats::Counters;
 use quire::swap::{SWAPS_MAX, Swap};
@@ -56,6 +56,9 @@ pub(crate) const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page.
 pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
 
+/// RAM before there is a library, in up to 16 pieces.
+type Early = quire::hw::Early<16>;
+
 /// Frames for each file that may have pages in memory at once; the number of files has bounds.
 const FRAMES_A_FILE: u64 = 8;
 const FILES_LEAST: u64 = 8192;
@@ -63,6 +66,7 @@ const FILES_MOST: u64 = 65_536;
 /// How many groups of processes there may be at once.
 const GROUPS_MAX: usize = 64;
 
+static BOARD: Once<Board> = Once::new();
 static MM: Once<System> = Once::new();
 
 /// The memory manager.
@@ -80,22 +84,21 @@ pub(crate) fn mm() -> &'static System {
 /// When there is too little RAM to begin at all.
 pub(crate) fn init(boot: &Boot) {
     canary::init(boot.command_line);
-    let mut early = early::Early::new(boot);
+    let (mut early, span) = map::ram(boot);
     map::switch(boot, &mut early);
     tags::init(boot.command_line);
-    let span = early.span();
-    let slots = early.array(span.count as usize, Slot::empty);
-    let caches = early.array(MAX_CPUS, CpuCache::new);
-    let counters = early.array(MAX_CPUS, Counters::new);
-    let zones = early.array(1, || Zone::new(span));
-    let groups = early.array(GROUPS_MAX, Group::new);
+    let slots = many(&mut early, span.count as usize, Slot::empty);
+    let caches = many(&mut early, MAX_CPUS, CpuCache::new);
+    let counters = many(&mut early, MAX_CPUS, Counters::new);
+    let zones = many(&mut early, 1, || Zone::new(span));
+    let groups = many(&mut early, GROUPS_MAX, Group::new);
     let files = (span.count / FRAMES_A_FILE).clamp(FILES_LEAST, FILES_MOST);
     files::init(files as usize);
-    let files = early.array(files as usize, File::new);
-    let swaps = early.array(SWAPS_MAX, Swap::new);
+    let files = many(&mut early, files as usize, File::new);
+    let swaps = many(&mut early, SWAPS_MAX, Swap::new);
     heap::init(&mut early);
     let (board, all) = board::take(span);
-    let board = early.one(board);
+    let board = BOARD.call_once(|| board);
     let parts = Parts::new(span.start, slots, caches, counters, zones)
         .files(files)
         .swaps(swaps)
@@ -104,4 +107,17 @@ pub(crate) fn init(boot: &Boot) {
     let mm = MM.call_once(|| mm);
     archive::give(mm, all, &early, boot.initrd);
     log!("{} MiB of {} free", mm.phys().free_frames() >> 8, span.count >> 8);
+}
+
+/// The result of a step before the library is there.
+///
+/// # Panics
+/// When it failed: the machine has too little RAM to begin with, or RAM in too many pieces.
+fn enough<T>(done: Result<T, SetupError>) -> T {
+    done.unwrap_or_else(|error| panic!("at the beginning: {error}"))
+}
+
+/// Values for as long as the kernel runs.
+fn many<T>(early: &mut Early, count: usize, make: impl Fn() -> T) -> &'static mut [T] {
+    enough(early.array((0..count).map(|_| make())))
 }

@@ -15,7 +15,7 @@ const FRAMES: u64 = 128;
 /// The frame and the rights that the tables show at `page`; `load` reads a word of a frame.
 fn translate<A: Arch>(
     load: &dyn Fn(Pfn, usize) -> u64,
-    root: Pfn,
+    (root, largest): (Pfn, Order),
     page: u64,
 ) -> Option<(u64, Attrs)> {
     let (mut table, mut level) = (root, A::ROOT);
@@ -23,6 +23,7 @@ fn translate<A: Arch>(
         match A::decode(load(table, A::index(Vpn::new(page), level)), level) {
             Entry::Table(lower) => (table, level) = (lower, level.child()?),
             Entry::Leaf { frame, attrs } => {
+                assert!(A::order(level) <= largest, "a leaf of {level:?}");
                 let past = page % A::order(level).pages();
                 return Some((frame.get() + past, attrs & Attrs::RIGHTS));
             }
@@ -43,6 +44,11 @@ fn expected(regions: &[Region], page: u64) -> Option<(u64, Attrs)> {
 type Drawn = (u64, u64, u64, u64, usize);
 
 fn holds<A: Arch>(drawn: &[Drawn]) {
+    holds_up_to::<A>(drawn, A::block_order());
+    holds_up_to::<A>(drawn, Order::new(30));
+}
+
+fn holds_up_to<A: Arch>(drawn: &[Drawn], largest: Order) {
     let first = (1 << (64 - A::PAGE_SHIFT)) - A::USER_PAGES;
     let rights = [Attrs::READ, Attrs::READ | Attrs::WRITE, Attrs::READ | Attrs::EXEC];
     let regions: Vec<Region> = drawn
@@ -60,14 +66,14 @@ fn holds<A: Arch>(drawn: &[Drawn]) {
     // is visible, frame 1 at its first page.
     let mut early = unsafe { Early::<2>::new(direct, u64::MAX, A::PAGE_SHIFT) };
     early.add(page as u64..(1 + FRAMES) * page as u64).unwrap();
-    let half = KernelHalf::new::<A, 2>(&mut early, &regions).unwrap();
+    let half = KernelHalf::new::<A, 2>(&mut early, &regions, largest).unwrap();
     let load = |frame: Pfn, index: usize| {
         assert!((1..=FRAMES).contains(&frame.get()), "{frame} has no table");
         let address = direct + frame.get() as usize * page + 8 * index;
         // SAFETY: a word of the vector, which has only atomic words there.
         unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(address) }.load(Ordering::Relaxed)
     };
-    let root = half.root();
+    let root = (half.root(), largest);
     let ends =
         drawn.iter().flat_map(|&(start, pages, ..)| [start, start + pages / 2, start + pages]);
     for page in ends.flat_map(|at| [at.saturating_sub(1), at, at + 1, at + 511]) {
@@ -79,7 +85,7 @@ fn holds<A: Arch>(drawn: &[Drawn]) {
     let programs = A::index(Vpn::new(first), A::ROOT);
     for (index, word) in copy.enumerate() {
         let own = (programs..A::entries(A::ROOT)).contains(&index);
-        assert_eq!(word, if own { load(root, index) } else { 0 }, "{index}");
+        assert_eq!(word, if own { load(root.0, index) } else { 0 }, "{index}");
     }
 }
 

@@ -121,9 +121,6 @@ pub fn clears() -> Chosen {
 /// Leaves of devices in the kernel's half name the memory type.
 pub const DEVICE_FLAGS: Attrs = Attrs::DEVICE;
 
-/// Leaves of the kernel's half are in all spaces, and never fault for being old or clean.
-pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::DIRTY);
-
 /// Reads a system register, named or as `s3_…`.
 macro_rules! read_register {
     ($name:literal) => {{

@@ -103,9 +103,6 @@ pub const MACHINE: &str = "riscv64";
 /// attributes give it, and CPUs without Svpbmt know no other.
 pub const DEVICE_FLAGS: Attrs = Attrs::empty();
 
-/// Leaves of the kernel's half are in all spaces, and never fault for being old or clean.
-pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::DIRTY);
-
 /// The CPU's features in the auxiliary vector: `AT_HWCAP`, a bit for each letter, and `AT_HWCAP2`.
 /// Extensions that are not switched on are left out.
 pub fn features() -> (u64, u64) {

@@ -58,9 +58,6 @@ pub const USER_END: u64 = 0x7fff_ffff_f000;
 /// Leaves of devices in the kernel's half name the memory type.
 pub const DEVICE_FLAGS: Attrs = Attrs::DEVICE;
 
-/// The flags of the kernel's own leaves besides their rights.
-pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
-
 /// A CPU that leaves a space keeps its translations.
 pub const KEEPS: bool = true;
 
