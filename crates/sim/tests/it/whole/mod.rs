@@ -112,9 +112,13 @@ fn i14_a_store_while_zeroes_go_stays() {
 /// The simulator notices a disk that lies, and shrinks the script to a few steps.
 #[test]
 fn a_disk_that_gives_wrong_data_is_found_and_shown_in_a_short_script() {
-    let script = draw(5, Format::X86_64, 20_000);
-    let violation = found(&script, 1).expect("wrong data is seen");
-    assert_eq!(violation.kind, Kind::Content, "{violation}");
+    // The question for progress may be the first that sees wrong data.
+    let seen = (5..25).find_map(|seed| {
+        let script = draw(seed, Format::X86_64, 20_000);
+        let violation = found(&script, 1).expect("wrong data is seen");
+        (violation.kind == Kind::Content).then_some((script, violation))
+    });
+    let (script, violation) = seen.expect("a check of contents sees it, too");
     let shortest = shrink(Found { script, violation }, 400, 1);
     assert!(shortest.script.steps.len() <= 12, "{}", shortest.script);
     assert_eq!(found(&shortest.script, 1), Some(shortest.violation));
