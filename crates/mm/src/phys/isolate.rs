@@ -91,7 +91,8 @@ impl Phys<'_> {
     pub(crate) fn isolate(&self, group: Pfn) -> bool {
         self.zone_of(group).is_some_and(|zone| {
             let mut lists = zone.lists.lock();
-            lists.mobility(&self.meta, group) == Mobility::Movable
+            lists.groups.contains(group)
+                && lists.mobility(&self.meta, group) == Mobility::Movable
                 && lists.take_over(&self.meta, group, Mobility::Movable, Mobility::Isolated)
         })
     }
@@ -150,10 +151,13 @@ impl Lists {
                 let start = meta.frame(at).align_down(order.pages());
                 let (block, group) =
                     (FrameSpan::new(start, order.pages()), start.align_down(GROUP_ORDER.pages()));
-                if meta.given_up(group) == self.round {
-                    skipped = true;
-                } else if self.groups.contains(group) && !found.contains(&block) {
-                    found.push(block);
+                // RAM may begin in the middle of a group, which has no slot for its mark then.
+                if self.groups.contains(group) {
+                    if meta.given_up(group) == self.round {
+                        skipped = true;
+                    } else if !found.contains(&block) {
+                        found.push(block);
+                    }
                 }
                 at = next(meta.by_index(at));
                 looks -= 1;
