@@ -1,4 +1,4 @@
-//! What areas show but their own memory: files of the kernel's file systems, and shared memory.
+//! The objects that areas show: files of the kernel's file systems, and shared memory.
 //!
 //! Each is a file of the library's, whose pages are read from the file system's own cache. It lives
 //! as long as a space may show it, and then its dirty pages are written back.
@@ -306,7 +306,7 @@ impl SharedMemoryObject {
 pub(super) fn frames(start: PhysAddr, pages: usize, memory: MemoryType) -> ForeignFrames {
     let span = FrameSpan::new(Pfn::new((start.as_usize() / PAGE) as u64), pages as u64);
     // SAFETY: all frames of the library came from the kernel's allocator at the start and never go
-    // back, so no driver has one of them. What a driver lets programs map is its own promise.
+    // back, so no driver has one of them. A driver answers for the frames that it shows.
     unsafe { ForeignFrames::new(span, memory) }
 }
 
@@ -360,7 +360,7 @@ impl SharedFileMappingLease {
     }
 }
 
-/// What an open file lets a mapping do.
+/// The rights that an open file gives to a mapping.
 pub(super) fn may_write(flags: FileFlags) -> bool {
     flags.contains(FileFlags::WRITE)
 }

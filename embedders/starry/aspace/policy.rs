@@ -139,7 +139,7 @@ pub(crate) enum AddressSpaceMutationOutcome {
     PublishedPendingTlb(StarryError),
 }
 
-/// What `/proc/PID/maps` says of an area's source.
+/// The name of an area's source in `/proc/PID/maps`.
 #[derive(Debug, Clone, Default)]
 pub struct MappingFileInfo {
     pub path: String,

@@ -1,4 +1,4 @@
-//! What other parts of the kernel ask about areas: copies, which stay true without the lock.
+//! Records of areas for other parts of the kernel: copies, which need no lock.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -236,7 +236,7 @@ impl AddrSpace {
     }
 }
 
-/// What `/proc/PID/maps` says of a file.
+/// The name of a file in `/proc/PID/maps`.
 fn file_info(place: &axfs_ng_vfs::Location) -> Option<MappingFileInfo> {
     let own = place.user_data();
     let memfd = own.get::<crate::file::memfd::MemfdRef>().map(|memfd| memfd.0.clone());

@@ -13,7 +13,7 @@ use quire_starry::quire::units::{MemoryType, Prot};
 use super::objects::{Object, SharedFileMappingLease, SharedMemoryObject, may_write};
 use crate::{StarryError, StarryResult};
 
-/// What a mapping is to show.
+/// The content that a mapping is to show.
 pub struct MappingOperation {
     pub(super) kind: Kind,
     /// Keeps programs from running the file while it may be written.

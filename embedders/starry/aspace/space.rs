@@ -43,7 +43,7 @@ pub struct AddrSpace {
     id: AddressSpaceId,
     pub(super) layout: UserVirtualAddressLayout,
     home: Arc<Home>,
-    /// What its areas show, or have shown since the last look.
+    /// The objects that its areas show, or have shown since the last look.
     pub(super) objects: Vec<Arc<Object>>,
     pub(super) keepers: Vec<Keeper>,
     pub(super) writers: Vec<Arc<WriteAccess>>,

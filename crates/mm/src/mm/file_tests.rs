@@ -165,15 +165,15 @@ fn b1_a_hole_gives_its_pages_back_also_those_of_a_folio_across_its_edge() {
             |from, to| mm.files().next_cached(file, FilePages::new(from, to)).expect("open");
         assert_eq!(cached(2, 64), Some(FilePages::new(0, 4)));
         assert_eq!(cached(5, 8), None);
-        let nobody: &[&Space<X86_64>] = &[];
-        mm.files().punch(file, FilePages::new(2, 64), nobody).expect("no store");
+        let no_spaces: &[&Space<X86_64>] = &[];
+        mm.files().punch(file, FilePages::new(2, 64), no_spaces).expect("no store");
         assert_eq!(cached(0, 64), Some(FilePages::new(0, 2)));
         assert_eq!(cached(2, 64), None);
         assert_eq!(mm.files().get(file).map(File::cached), Some(2));
         mm.files().close(file).expect("it is open");
         assert_eq!(mm.files().next_cached(file, FilePages::new(0, 1)), Err(Error::NoFile));
         let stored = mm.files().open(Store::ReadOnly, 1, Order::ZERO).expect("one is left");
-        let refused = mm.files().punch(stored, FilePages::new(0, 1), nobody);
+        let refused = mm.files().punch(stored, FilePages::new(0, 1), no_spaces);
         assert_eq!(refused, Err(Error::Invalid), "it would lose what the store has not");
         mm.files().close(stored).expect("it is open");
     });
@@ -207,8 +207,8 @@ fn b1_a_reader_does_not_take_the_folio_that_it_read_last_for_a_page_of_another()
             assert_eq!(read(file, page), frame, "page {page}");
         }
         // The frames of the folio that was read last are those of other pages by now.
-        let nobody: &[&Space<X86_64>] = &[];
-        mm.files().punch(file, FilePages::new(0, 4), nobody).expect("no store");
+        let no_spaces: &[&Space<X86_64>] = &[];
+        mm.files().punch(file, FilePages::new(0, 4), no_spaces).expect("no store");
         let again = [enter(8), enter(0)];
         assert!(again.contains(&first), "the frames are used again at once");
         assert_eq!(read(file, 1), again[1].add(1));

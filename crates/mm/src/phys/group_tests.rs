@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use quire_hw::FrameRun;
-use quire_units::{CpuId, Order};
+use quire_units::{CpuId, Order, Pfn};
 
 use super::alloc::Want;
 use super::tests::{on, span};
@@ -237,4 +237,27 @@ fn i18_the_emptiest_group_is_isolated_and_gives_no_frame_until_that_ends() {
             held.give_all(phys);
         });
     }
+}
+
+#[test]
+fn e7_a_group_of_which_ram_has_only_a_part_is_left_alone() {
+    // RAM begins and ends in the middle of a group, and only there something is free.
+    let all = 2 * GROUP;
+    on(&[span(GROUP / 2, all)], false, |phys| {
+        let mut held = Held::default();
+        while let Some(run) = phys.alloc_for(BARE, Order::ZERO, Mobility::Movable) {
+            held.0.push((run, Mobility::Movable));
+        }
+        let is_outer = |run: &FrameRun| run.start().get() / GROUP != 1;
+        while let Some(at) = held.0.iter().position(|(run, _)| is_outer(run)) {
+            held.give_one(phys, at as u64);
+        }
+        assert_eq!(phys.emptiest(GROUP_ORDER), None, "no whole group has a free part");
+        assert!(!phys.isolate(Pfn::new(0)) && !phys.isolate(Pfn::new(2 * GROUP)));
+        held.give_one(phys, 0);
+        let next = phys.emptiest(GROUP_ORDER).expect("the whole group has one now");
+        assert_eq!((next.group(), next.free), (Pfn::new(GROUP), 1));
+        phys.check().expect("every claim holds");
+        held.give_all(phys);
+    });
 }

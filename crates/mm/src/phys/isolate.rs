@@ -16,7 +16,7 @@ use quire_units::{FrameSpan, Order, Pfn};
 
 use super::Phys;
 use super::list::{END, next};
-use super::meta::{Meta, Ownerless};
+use super::meta::{Kind, Meta, Ownerless};
 use super::mobility::Mobility;
 use super::zone::{Block, Lists, Zone};
 use crate::limits::GROUP_ORDER;
@@ -79,9 +79,11 @@ impl Phys<'_> {
     pub(crate) fn free_in(&self, span: FrameSpan) -> u64 {
         let (mut at, mut free) = (span.start, 0);
         while let Some(slot) = self.meta.slot(at).filter(|_| at < span.end()) {
-            let block = Block::recorded(at, slot.state());
+            let state = slot.state();
+            let block = Block::recorded(at, state);
             free += block.map_or(0, |block| block.order.pages());
-            at = block.map_or(at.add(1), |block| block.span().end());
+            let used = if state.kind() == Kind::Folio { 1 << state.order() } else { 1 };
+            at = block.map_or(at.add(used), |block| block.span().end());
         }
         free.min(span.count)
     }

@@ -435,9 +435,10 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Stop>
             break;
         }
     }
-    match mm().fault(memory.space(), page, access)? {
-        Resolved::Paged { ahead, .. } => Ok(ahead),
-        _ => Ok(None),
+    match mm().fault(memory.space(), page, access) {
+        Ok(Resolved::Paged { ahead, .. }) => Ok(ahead),
+        Ok(_) | Err(Stop::Need(Need::Compact(_))) => Ok(None),
+        Err(stop) => Err(stop),
     }
 }
 
