@@ -1,21 +1,27 @@
 #!/bin/bash
 # Builds StarryOS for arm64 on a Debian 12, from packages of the registry of Rust:
 #
-#   build.sh WORK stock|quire check|build
+#   build.sh WORK stock|stock-bytes|quire check|build
+#
+# stock-bytes is the stock system with the functions for bytes (memcpy, memset) that the one on
+# Quire has: it says what a row owes to those alone.
 #
 # WORK/packages has the packages that are changed a little for this compiler, and for both kernels;
 # WORK/KERNEL/starry-kernel the kernel itself, as it is or on Quire, and WORK/KERNEL/starry.bin is
 # what boots. Ends with one sentence where something is missing, or not where it was.
 set -euo pipefail
+# In braces, so that it is read as a whole: it may be edited while it runs.
+{
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mkdir -p "$1" && cd "$1" && pwd) kernel=$2 what=$3
 jobs=${CARGO_BUILD_JOBS:-2} target=aarch64-unknown-none-softfloat
-die() { echo "$*" >&2; exit 1; }
+# 3: something is missing here.
+die() { echo "$*" >&2; exit 3; }
 
-for tool in /usr/bin/rustc /usr/bin/cargo aarch64-linux-gnu-gcc aarch64-linux-gnu-objcopy ld.lld; do
+for tool in /usr/bin/rustc /usr/bin/cargo aarch64-linux-gnu-gcc aarch64-linux-gnu-objcopy ld.lld rsync; do
   command -v "$tool" > /dev/null || die "$tool is missing: apt-get install rustc-web cargo-web" \
     "rust-web-src lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross libclang1-14" \
-    "libclang-common-14-dev."
+    "libclang-common-14-dev rsync."
 done
 clang=$(ls -d /usr/lib/llvm-*/lib/clang/*/include/limits.h 2> /dev/null | head -n 1) || true
 [ -n "$clang" ] || die "libclang's headers are missing: apt-get install libclang-common-14-dev."
@@ -59,6 +65,7 @@ copy() {
 edit() { awk -v packages="$work/new" -f "$here/edit.awk" "$here/$1"; }
 edit_starry_kernel() {
   sed -i '1,/^#!\[no_std\]/s/^#!\[no_std\]/#![no_std]\n#![feature(c_variadic)]/' "$1/src/lib.rs"
+  [ "$kernel" = stock ] || edit edits-bytes.txt
   [ "$kernel" = quire ] || return 0
   # Its address spaces go, but for their owners; ours take their place.
   find "$1/src/mm/aspace" -mindepth 1 -maxdepth 1 ! -name 'lifecycle*' -exec rm -r {} +
@@ -85,8 +92,17 @@ copy "$work/$kernel" starry-kernel
 # The program that is booted: starryos without the line that includes a file it does not have.
 app=$work/$kernel/app starryos=$registry/starryos-$(version starryos)
 mkdir -p "$app/src"
+# The library is compiled as one unit, in this crate.
+machine=
+[ "$kernel" != quire ] || machine=$'[profile.release.package.quire-starry]\ncodegen-units = 1'
 cp "$starryos"/{build.rs,linker.ld} "$app/" && cp "$starryos/src/init.sh" "$app/src/"
 grep -v 'README.md' "$starryos/src/main.rs" > "$app/src/main.rs"
+if [ "$kernel" != stock ]; then
+  sed -E 's/\bmem(move|cpy|set)\b/quire_mem\1/g' "$here/../../os/kernel/src/isa/aarch64/bytes.rs" > \
+    "$app/src/bytes.rs"
+  cp "$here/early.s" "$app/src/"
+  echo 'mod bytes; core::arch::global_asm!(include_str!("early.s"));' >> "$app/src/main.rs"
+fi
 {
   cat << END
 [package]
@@ -109,6 +125,7 @@ starry-kernel = { version = "=$(version starry-kernel)", features = ["dev-log", 
 default = ["ax-driver/nvme"]
 [profile.release]
 lto = false
+$machine
 [patch.crates-io]
 starry-kernel = { path = "../starry-kernel" }
 END
@@ -125,7 +142,7 @@ cargo "$what" -j"$jobs" --release -Zbuild-std=core,alloc,compiler_builtins --tar
 # The kernel wants the table of its symbols, in the place that the linker left for it.
 [ -x "$work/bin/gen_ksym" ] || env -u RUSTFLAGS -u RUSTC_BOOTSTRAP \
   CARGO_TARGET_DIR="$work/target-host" cargo install -q -j"$jobs" ksym \
-  --version =0.6.0 --bin gen_ksym --root "$work"
+  --version =0.6.0 --bin gen_ksym --root "$work" || die "the package ksym 0.6.0 cannot be fetched."
 cd "$work/$kernel"
 cp "$work/target/$target/release/starryos" starry.elf
 aarch64-linux-gnu-nm -n starry.elf | awk '$2 ~ /^[TtDBR]$/ && $3 !~ /^\.L/ && $3 != "$x" {print $1, $2, $3}' |
@@ -134,3 +151,5 @@ room=$(aarch64-linux-gnu-objdump -h starry.elf | awk '$2 == ".kallsyms" {print $
 truncate -s $((16#$room)) symbols
 aarch64-linux-gnu-objcopy --update-section .kallsyms=symbols starry.elf
 aarch64-linux-gnu-objcopy --strip-all -O binary starry.elf starry.bin
+exit 0
+}

@@ -1,7 +1,7 @@
 # Applies a list of edits to packages: awk -v packages=DIR -f edit.awk edits.txt
 # See edits.txt for its form. Says in one sentence what is not where it was.
 
-function fail(sentence) { print sentence > "/dev/stderr"; failed = 1; exit 1 }
+function fail(sentence) { print sentence > "/dev/stderr"; failed = 1; exit 3 }
 
 function load(path,   line) {
     count = 0
@@ -47,5 +47,5 @@ inside { if ($0 == "end") { inside = 0; replace() } else new[++added] = $0; next
 /^to / { last = next_one(substr($0, 4), first); next }
 /^until / { last = next_one(substr($0, 7), first + 1) - 1; next }
 /^put$/ { inside = 1; added = 0; next }
-{ fail("edits.txt: what is `" $0 "`?") }
+{ fail("edits: what is `" $0 "`?") }
 END { if (!failed) store(path) }

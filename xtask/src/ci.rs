@@ -48,6 +48,7 @@ pub fn run(root: &Path) -> bool {
     stack(root, &mut steps);
     emulated(root, &mut steps);
     example(root, &mut steps);
+    steps.run("starry", cargo(&["xtask", "starry", "--check"]));
     kernel(root, &mut steps);
     steps.finish()
 }

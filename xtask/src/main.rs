@@ -52,6 +52,8 @@ enum Command {
     Demo,
     /// Run a Linux program in an emulated machine, on Quire's kernel or on Linux
     Run(Run),
+    /// Run a Linux program on StarryOS with Quire as its memory manager, or as it is
+    Starry(Starry),
     /// Run the same programs on Linux and on Quire's kernel; print both sides' instructions
     Compare(Compare),
     /// Run the programs that check something on Quire's kernel (a step of `ci`)
@@ -139,7 +141,7 @@ struct Run {
     /// The accelerator; auto is tcg, as kvm does not work everywhere
     #[arg(long, value_enum, default_value = "auto")]
     accel: Accel,
-    /// quire, linux (the distribution's newest, fetched if need be), or a kernel's file
+    /// quire, linux (the distribution's newest, fetched if need be), starry, or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
     /// Give the program a device to swap to, such as zram0=192M (compressed) or ram0=64M; may be
@@ -175,6 +177,38 @@ struct Run {
 }
 
 #[derive(Args)]
+struct Starry {
+    /// StarryOS as it is
+    #[arg(long)]
+    stock: bool,
+    /// Only compile the adaptor, if the sources are here (a step of `ci`)
+    #[arg(long)]
+    check: bool,
+    /// How many CPUs the machine has
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4))]
+    smp: u32,
+    /// How much memory it has
+    #[arg(long, default_value = "512M")]
+    mem: String,
+    /// Folio sizes and when they are used, such as 64K=always,2M=never
+    #[arg(long)]
+    thp: Option<String>,
+    /// Add a word to the kernel's command line; may be repeated
+    #[arg(long, value_name = "WORD")]
+    boot: Vec<String>,
+    /// End the machine after this many seconds, with exit status 124
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
+    /// The machine's clock counts instructions, one nanosecond each
+    #[arg(long)]
+    icount: bool,
+    /// A program of os/guest/, a static ELF file, or a command of busybox, and its arguments;
+    /// without one: a shell
+    #[arg(last = true)]
+    words: Vec<OsString>,
+}
+
+#[derive(Args)]
 struct Compare {
     /// The machine's ISA
     #[arg(long, value_enum, default_value = "x86_64")]
@@ -186,6 +220,10 @@ struct Compare {
     /// configures it), or another one's file
     #[arg(long, default_value = "linux")]
     linux: String,
+    /// One more column: starry (StarryOS on Quire), starry-stock (as it is), starry-stock-bytes
+    /// (with Quire's functions for bytes); aarch64 only; may be repeated
+    #[arg(long, value_parser = ["starry", "starry-stock", "starry-stock-bytes"])]
+    also: Vec<String>,
     /// How many CPUs the machine has, and how many threads the programs use at most
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     smp: u32,
@@ -284,6 +322,7 @@ fn main() -> ExitCode {
         Command::Ci => exit(ci::run(&root)),
         Command::Demo => exit(job::run(&root)),
         Command::Run(words) => run(&root, words),
+        Command::Starry(words) => starry(&root, words),
         Command::Compare(words) => compare(&root, words),
         Command::KernelTests(words) => kernel_tests(&root, &words),
         Command::Cpus(Cpus { arch, short, names }) => {
@@ -328,6 +367,23 @@ fn run(root: &Path, words: Run) -> ExitCode {
     guest::run(root, &order).map_or_else(|missing| lacks(&missing), ExitCode::from)
 }
 
+fn starry(root: &Path, words: Starry) -> ExitCode {
+    if words.check {
+        return guest::starry::check(root).map_or_else(|missing| skips(&missing), exit);
+    }
+    let order = Order {
+        cpus: words.smp,
+        memory: words.mem,
+        thp: words.thp,
+        kernel: guest::starry::name(words.stock),
+        timeout_seconds: words.timeout,
+        counts_instructions: words.icount,
+        settings: words.boot,
+        ..Order::new(Isa::Aarch64, words.words)
+    };
+    guest::run(root, &order).map_or_else(|missing| lacks(&missing), ExitCode::from)
+}
+
 fn compare(root: &Path, words: Compare) -> ExitCode {
     let what = Comparison {
         isa: words.arch,
@@ -337,6 +393,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
         rounds: words.rounds,
         thp: words.thp,
         linux: words.linux,
+        also: words.also,
         root: words.root.zip(words.file),
         timeout_seconds: words.timeout,
     };

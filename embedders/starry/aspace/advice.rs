@@ -128,9 +128,7 @@ impl AddrSpace {
             }
             Advised::Huge(advice) => quiet(|mm| mm.advise(space, part, advice)).map_err(error),
             Advised::Discard(false) | Advised::Cold if locked => Err(StarryError::InvalidInput),
-            Advised::Discard(_) => {
-                insist(|| Ok(quiet(|mm| mm.discard(space, part))?)).map_err(stop)
-            }
+            Advised::Discard(_) => insist(|| Ok(quiet(|_| home.discard(part))?)).map_err(stop),
             Advised::Free if !is_private(area) || locked => Err(StarryError::InvalidInput),
             Advised::Free => quiet(|mm| mm.spaces().free_lazily(space, part)).map_err(error),
             Advised::Guard(true) => {

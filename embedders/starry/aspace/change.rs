@@ -1,4 +1,4 @@
-//! Changes of areas, and accesses to a program's memory from outside.
+//! Changes of areas.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -9,16 +9,18 @@ use ax_fs_ng::file::{ExecutableFile, WriteAccess};
 use ax_fs_ng::vfs::FileBackend;
 use ax_memory_addr::{PhysAddr, VirtAddr, VirtAddrRange};
 use ax_runtime::hal::paging::MappingFlags;
-use quire_starry::PAGE;
+use quire_starry::quire::hw::ForeignFrames;
 use quire_starry::quire::space::{Area, AreaFlags, At, Backing, Request};
-use quire_starry::quire::units::{Access, PageSpan, Prot, Vpn};
-use quire_starry::quire::{Error, Move, Pinned, Stop};
+use quire_starry::quire::units::{PageSpan, Prot, Vpn};
+use quire_starry::quire::{Error, Move, Stop};
+use quire_starry::{Home, PAGE};
 
 use super::fault::{quiet, shrink, wait};
 use super::objects::{self, Object, SharedKind, may_write};
 use super::policy::*;
 use super::source::{Kind, MappingOperation, memory_type, prot};
 use super::{AddrSpace, Locked, address, span_of};
+use crate::file::memfd::{self, Memfd};
 use crate::sync::Mutex;
 use crate::{StarryError, StarryResult};
 
@@ -116,16 +118,47 @@ impl AddrSpace {
 
     /// Tells memory files how many areas of this space may write them.
     fn count_writers(&self, start: VirtAddr, bytes: usize) {
-        use crate::file::memfd;
-        if self.objects.iter().any(|object| object.cache().is_some()) {
-            let touched = memfd::collect_metas_touching_mprotect_range(self, start, bytes);
-            memfd::resync_shared_writable_counts_after_mprotect(self, &touched);
+        memfd::resync_shared_writable_counts_after_mprotect(self, &self.memfds(start, bytes));
+    }
+
+    /// The memory files that areas of these pages show.
+    fn memfds(&self, start: VirtAddr, bytes: usize) -> Vec<Arc<Memfd>> {
+        match self.objects.iter().any(|object| object.is_memfd()) {
+            true => memfd::collect_metas_touching_mprotect_range(self, start, bytes),
+            false => Vec::new(),
         }
     }
 
-    fn map_request(&self, request: &Request) -> StarryResult<PageSpan> {
-        let space = self.home().space();
-        insist(|| quiet(|mm| mm.map(space, request)).map_err(Stop::from)).map_err(stop)
+    fn map_request(&mut self, request: &Request) -> StarryResult<PageSpan> {
+        self.placing(request.at, request.pages, 0, |home| home.map(request)).map_err(stop)
+    }
+
+    /// Shows frames by number.
+    fn map_frames(&mut self, request: &Request, run: ForeignFrames) -> StarryResult<PageSpan> {
+        let show = |home: &Home| home.system().spaces().map_frames(home.space(), request, run);
+        self.placing(request.at, request.pages, 0, show).map_err(stop)
+    }
+
+    /// Makes a change that places pages, and counts them; `left` are gone then elsewhere.
+    fn placing(
+        &mut self,
+        at: At,
+        pages: u64,
+        left: u64,
+        change: impl Fn(&Home) -> Result<PageSpan, Error>,
+    ) -> Result<PageSpan, Stop> {
+        let target = match at {
+            At::Fixed(start) => PageSpan::at(start, pages),
+            _ => None,
+        };
+        let lost = target.map_or(0, |target| self.pages_in(target));
+        let placed = insist(|| Ok(quiet(|_| change(self.home()))?));
+        match placed {
+            Ok(placed) => self.count(placed.count(), lost + left),
+            // The target may be unmapped by now.
+            Err(_) => self.pages = self.pages_in(self.all()),
+        }
+        placed
     }
 
     fn place(&mut self, order: &Order<'_>, what: &MappingOperation) -> StarryResult<PageSpan> {
@@ -163,18 +196,13 @@ impl AddrSpace {
                 let memory = memory_type(order.rights.current);
                 let run = objects::frames(*start, pages as usize, memory);
                 let request = order.request(0, pages, *shared);
-                quiet(|mm| mm.spaces().map_frames(self.home().space(), &request, run))
-                    .map_err(error)
+                self.map_frames(&request, run)
             }
         }
     }
 
     /// Shows a driver's runs of frames one after the other.
-    fn place_runs(
-        &self,
-        order: &Order<'_>,
-        runs: &[quire_starry::quire::hw::ForeignFrames],
-    ) -> StarryResult<PageSpan> {
+    fn place_runs(&mut self, order: &Order<'_>, runs: &[ForeignFrames]) -> StarryResult<PageSpan> {
         // The place is found with an area that shows nothing, which the runs replace.
         let whole = self.map_request(&order.request(0, order.span.count(), false))?;
         let mut at = whole.start;
@@ -182,8 +210,7 @@ impl AddrSpace {
             let count = run.span().count.min(whole.end.offset_from(at));
             let Some(part) = run.part(0..count).filter(|_| count > 0) else { break };
             let request = order.request(0, count, true).at(At::Fixed(at));
-            quiet(|mm| mm.spaces().map_frames(self.home().space(), &request, part))
-                .map_err(error)?;
+            self.map_frames(&request, part)?;
             at = at.add(count);
         }
         Ok(whole)
@@ -248,7 +275,6 @@ impl AddrSpace {
         let (start, size) = (address(placed.start), placed.count() as usize * PAGE);
         self.changed();
         self.count_writers(start, size);
-        self.vm_stat.0.fetch_max(self.pages(), Ordering::Relaxed);
         if populate {
             // As on Linux, a partial population is no error.
             let _ = self.populate_area(start, size, rights.current);
@@ -321,10 +347,11 @@ impl AddrSpace {
 
     pub fn unmap(&mut self, start: VirtAddr, size: usize) -> StarryResult {
         let span = span_of(start.as_usize(), size)?;
-        let touched = crate::file::memfd::collect_metas_touching_mprotect_range(self, start, size);
-        insist(|| Ok(quiet(|mm| mm.unmap(self.home().space(), span))?)).map_err(stop)?;
+        let (touched, pages) = (self.memfds(start, size), self.pages_in(span));
+        insist(|| Ok(quiet(|_| self.home().unmap(span))?)).map_err(stop)?;
+        self.count(0, pages);
         self.changed();
-        crate::file::memfd::resync_shared_writable_counts_after_mprotect(self, &touched);
+        memfd::resync_shared_writable_counts_after_mprotect(self, &touched);
         Ok(())
     }
 
@@ -340,12 +367,10 @@ impl AddrSpace {
     pub fn protect(&mut self, start: VirtAddr, size: usize, flags: MappingFlags) -> StarryResult {
         let span = span_of(start.as_usize(), size)?;
         let rights = prot(flags);
-        insist(|| Ok(quiet(|mm| mm.protect(self.home().space(), span, rights))?)).map_err(
-            |why| match why {
-                Stop::Refuse(Error::NoArea(_)) => StarryError::NoMemory,
-                other => stop(other),
-            },
-        )?;
+        insist(|| Ok(quiet(|_| self.home().protect(span, rights))?)).map_err(|why| match why {
+            Stop::Refuse(Error::NoArea(_)) => StarryError::NoMemory,
+            other => stop(other),
+        })?;
         self.changed();
         self.count_writers(start, size);
         Ok(())
@@ -353,13 +378,18 @@ impl AddrSpace {
 
     /// Moves or resizes the pages of `old`; where they are then.
     pub(crate) fn remap(&mut self, old: PageSpan, pages: u64, how: Move) -> StarryResult<VirtAddr> {
-        let moved = insist(|| Ok(quiet(|mm| mm.remap(self.home().space(), old, pages, how))?))
-            .map_err(|why| match why {
-                Stop::Refuse(Error::NoArea(_)) => StarryError::BadAddress,
-                other => stop(other),
-            })?;
+        let at = match how {
+            Move::To(start) => At::Fixed(start),
+            Move::Keep(at) => at,
+            Move::Never | Move::Allowed => At::Anywhere,
+        };
+        let left = if matches!(how, Move::Keep(_)) { 0 } else { old.count() };
+        let moved = self.placing(at, pages, left, |home| home.remap(old, pages, how));
+        let moved = moved.map_err(|why| match why {
+            Stop::Refuse(Error::NoArea(_)) => StarryError::BadAddress,
+            other => stop(other),
+        })?;
         self.changed();
-        self.vm_stat.0.fetch_max(self.pages(), Ordering::Relaxed);
         Ok(address(moved.start))
     }
 
@@ -396,10 +426,15 @@ impl AddrSpace {
         Ok(AddressSpaceMutationOutcome::Complete)
     }
 
-    /// Pages that areas have.
-    fn pages(&self) -> u64 {
-        let space = self.home().space();
-        quiet(|mm| mm.spaces().areas(space, self.all()).map(|area| area.span.count()).sum())
+    /// Pages that areas have within `span`.
+    fn pages_in(&self, span: PageSpan) -> u64 {
+        quiet(|_| self.home().pages_in(span))
+    }
+
+    /// Counts pages that areas got, and lost.
+    fn count(&mut self, got: u64, lost: u64) {
+        self.pages = self.pages + got - lost;
+        self.vm_stat.0.fetch_max(self.pages, Ordering::Relaxed);
     }
 
     /// Pages of areas that are locked.
@@ -411,116 +446,6 @@ impl AddrSpace {
             all.map(|area| area.span.count()).sum()
         };
         quiet(areas)
-    }
-
-    /// Brings in the missing pages, ready for this access.
-    pub fn populate_area(
-        &mut self,
-        start: VirtAddr,
-        size: usize,
-        access: MappingFlags,
-    ) -> StarryResult {
-        let span = span_of(start.as_usize(), size)?;
-        let writes = access.contains(MappingFlags::WRITE);
-        self.populate(span, if writes { Access::Write } else { Access::Read })
-    }
-
-    pub(super) fn populate(&self, span: PageSpan, access: Access) -> StarryResult {
-        let space = self.home().space();
-        let done = insist(|| {
-            quiet(|mm| match access {
-                Access::Write => mm.populate_written(space, span),
-                _ => mm.populate(space, span),
-            })
-        });
-        done.map(drop).map_err(|why| match why {
-            Stop::Refuse(Error::NoArea(_)) => StarryError::NoMemory,
-            other => stop(other),
-        })
-    }
-
-    pub fn can_access_range(&self, start: VirtAddr, size: usize, access: MappingFlags) -> bool {
-        let (first, last) = (start.as_usize() / PAGE, (start.as_usize() + size).div_ceil(PAGE));
-        let span = PageSpan::new(Vpn::new(first as u64), Vpn::new(last as u64));
-        let wanted = prot(access);
-        let mut at = span.start;
-        quiet(|mm| {
-            for area in mm.spaces().areas(self.home().space(), span) {
-                let allows = |one: Prot, access| !wanted.contains(one) || area.prot.allows(access);
-                let allows = allows(Prot::READ, Access::Read)
-                    && allows(Prot::WRITE, Access::Write)
-                    && allows(Prot::EXEC, Access::Execute);
-                if area.span.start > at || !allows {
-                    return;
-                }
-                at = area.span.end;
-            }
-        });
-        size > 0 && at >= span.end
-    }
-
-    /// Sees the pages of some bytes one after the other, each while it is pinned.
-    fn reach(
-        &self,
-        start: VirtAddr,
-        size: usize,
-        write: bool,
-        mut see: impl FnMut(*mut u8, usize, usize),
-    ) -> StarryResult {
-        if !self.contains_range(start, size) {
-            return Err(StarryError::InvalidInput);
-        }
-        let mut done = 0;
-        while done < size {
-            let at = start.as_usize() + done;
-            let count = (PAGE - at % PAGE).min(size - done);
-            let pinned =
-                self.pin(Vpn::new((at / PAGE) as u64), write).map_err(|why| match why {
-                    Stop::Refuse(Error::NoMemory(_)) => StarryError::NoMemory,
-                    _ => StarryError::BadAddress,
-                })?;
-            quiet(|mm| {
-                see(mm.hardware().address(pinned.frame()).wrapping_add(at % PAGE), done, count);
-                mm.unpin(pinned);
-            });
-            done += count;
-        }
-        Ok(())
-    }
-
-    /// Pins a page, a private copy of it if the program itself may not write it.
-    fn pin(&self, page: Vpn, write: bool) -> Result<Pinned, Stop> {
-        let space = self.home().space();
-        insist(|| {
-            quiet(|mm| match write {
-                false => mm.pin_read(space, page),
-                true => match mm.pin(space, page, Access::Write) {
-                    Err(Stop::Refuse(Error::Denied(..))) => mm.pin_change(space, page),
-                    other => other,
-                },
-            })
-        })
-    }
-
-    pub fn read(&self, start: VirtAddr, buf: &mut [u8]) -> StarryResult {
-        let into = buf.as_mut_ptr();
-        self.reach(start, buf.len(), false, |from, at, count| {
-            // SAFETY: the page is pinned, the program may write it and we get either byte; the
-            // piece lies within `buf`.
-            unsafe { into.add(at).copy_from_nonoverlapping(from, count) };
-        })
-    }
-
-    pub fn write(&self, start: VirtAddr, buf: &[u8]) -> StarryResult {
-        self.reach(start, buf.len(), true, |to, at, count| {
-            // SAFETY: as above.
-            unsafe { to.copy_from_nonoverlapping(buf.as_ptr().add(at), count) };
-        })
-    }
-
-    /// Does nothing: the library has done it when the page was unpinned.
-    pub fn sync_modified_text(&self, _start: VirtAddr, _size: usize) -> StarryResult {
-        Ok(())
     }
 
     /// Drops all areas before the loader begins anew.
@@ -566,8 +491,8 @@ impl AddrSpace {
         child.heap_break = self.heap_break;
         child.executable_data = self.executable_data;
         child.executable_file = self.executable_file.clone();
-        child.vm_stat.0.store(child.pages(), Ordering::Relaxed);
         let all = child.all();
+        child.count(child.pages_in(all), 0);
         child.count_writers(address(all.start), all.count() as usize * PAGE);
         Ok(Arc::new(Mutex::new(child)))
     }

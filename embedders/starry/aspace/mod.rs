@@ -3,10 +3,12 @@
 //! * `lifecycle` is the kernel's own: owners, pins, CPUs, retirement.
 //! * `policy` are plain values, `source` says what a mapping is to show, and `objects` are files
 //!   and shared memory.
-//! * `space` is a program's memory. `change` maps, unmaps, protects, moves and copies; `advice` is
-//!   `madvise` and its like; `records` answers questions; `fault` resolves faults.
+//! * `space` is a program's memory. `change` maps, unmaps, protects, moves, forks; `access` is from
+//!   outside; `advice` is `madvise` and its like; `records` answers questions;
+//!   `fault` resolves faults.
 //! * `calls` are the system calls that need nothing else of the kernel.
 
+mod access;
 mod advice;
 pub mod calls;
 mod change;

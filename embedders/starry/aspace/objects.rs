@@ -66,6 +66,7 @@ pub(crate) struct Object {
     id: FileId,
     /// Where its pages come from, and go to; none: they begin as zeroes and stay in memory.
     file: Option<FileBackend>,
+    is_memfd: bool,
 }
 
 struct Registry {
@@ -108,7 +109,8 @@ impl Object {
     fn open(file: Option<FileBackend>, store: Store, pages: u64) -> StarryResult<Arc<Self>> {
         let id = quiet(|mm| mm.files().open(store, pages, Order::ZERO))
             .map_err(|_| StarryError::NoMemory)?;
-        let object = Arc::new(Self { id, file });
+        let is_memfd = file.as_ref().is_some_and(is_memfd);
+        let object = Arc::new(Self { id, file, is_memfd });
         OBJECTS.lock().by_id.insert(id.0, Arc::downgrade(&object));
         Ok(object)
     }
@@ -123,6 +125,11 @@ impl Object {
             Some(FileBackend::Cached(cache)) => Some(cache),
             _ => None,
         }
+    }
+
+    /// Whether it is a memory file of a program, which counts the areas that may write it.
+    pub(super) fn is_memfd(&self) -> bool {
+        self.is_memfd
     }
 
     /// The file that it shows.
@@ -231,6 +238,10 @@ impl Drop for Object {
     }
 }
 
+fn is_memfd(file: &FileBackend) -> bool {
+    file.location().user_data().get::<crate::file::memfd::MemfdRef>().is_some()
+}
+
 fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE as u64)
 }
@@ -241,7 +252,8 @@ fn seen(frame: Pfn) -> *mut u8 {
 }
 
 /// Reads what a fault lacks. It may sleep.
-pub(super) fn fetch(mut reads: Reads) {
+pub(super) fn fetch(reads: Reads) {
+    let Err(mut reads) = quiet(|_| quire_starry::swap_in(reads)) else { return };
     while let Ok(Some(read)) = quiet(|mm| mm.files().next_read(&mut reads)) {
         let (first, pages) = (read.pages().start, read.pages().count());
         let bytes = (pages << PAGE_SHIFT) as usize;

@@ -55,6 +55,8 @@ pub struct AddrSpace {
     /// The CPUs in it, as the scheduler notes them.
     active: Arc<AtomicUsize>,
     pub vm_stat: Peak,
+    /// Pages that areas have: a walk for each change would cost as much as there are areas.
+    pub(super) pages: u64,
     /// The most resident pages that were seen.
     hiwater: AtomicU64,
 }
@@ -88,6 +90,7 @@ impl AddrSpace {
             epoch: Arc::new(AtomicU64::new(1)),
             active: Arc::new(AtomicUsize::new(0)),
             vm_stat: Peak::default(),
+            pages: 0,
             hiwater: AtomicU64::new(0),
         }
     }

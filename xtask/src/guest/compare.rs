@@ -1,4 +1,5 @@
-//! `cargo xtask compare`: the same programs in the same machine, on Linux and on Quire's kernel.
+//! `cargo xtask compare`: the same programs in the same machine, on Linux, on Quire's kernel, and
+//! on StarryOS if asked.
 //!
 //! The machine's clock counts instructions, one nanosecond each, so a figure is a number of
 //! executed instructions, and two runs agree to about a percent. Instructions are no cycles.
@@ -11,7 +12,7 @@ use super::console::Event;
 use super::kernel::linux_words;
 use super::machine::Ending;
 use super::run::{Order, boot};
-use super::{Figure, Isa};
+use super::{Figure, Isa, starry};
 use crate::steps::Missing;
 
 /// The exit status of programs where the kernel lacks a feature that they measure
@@ -36,6 +37,9 @@ pub struct Comparison {
     pub thp: Option<String>,
     /// `linux`, or the file of another.
     pub linux: String,
+    /// More kernels: `starry`, `starry-stock`, `starry-stock-bytes`. Programs cannot set sizes
+    /// there: the kernel's command line does, for one run of each of [`STARRY_SIZES`].
+    pub also: Vec<String>,
     /// A directory of the host that both have on a disk, and a file of it that programs get as an
     /// argument.
     pub root: Option<(PathBuf, String)>,
@@ -43,9 +47,18 @@ pub struct Comparison {
     pub timeout_seconds: u64,
 }
 
+/// The sizes that StarryOS is measured with, and how its command line says them.
+const STARRY_SIZES: [(&str, &str); 2] =
+    [("4K", "64K=never,2M=never"), ("64K", "64K=always,2M=never")];
+
+/// The name of a size that the program found and did not set.
+const AS_IS: &str = "asis";
+
 /// One kernel's output, over all programs.
 #[derive(Default)]
 struct Side {
+    /// The head of its column.
+    name: String,
     figures: Vec<Figure>,
     thp: Option<String>,
     is_whole: bool,
@@ -60,67 +73,101 @@ struct Side {
 /// # Errors
 /// The reason Linux cannot be run here; then there is nothing to compare with.
 pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
-    let linux = measure(root, what, &what.linux)?;
-    // Without Quire's side, Linux's figures are still worth a look.
-    let quire = measure(root, what, "quire").unwrap_or_else(|missing| Side {
-        troubles: vec![format!("Quire: {}", missing.sentence)],
-        ..Side::default()
-    });
+    let mut sides = vec![measure(root, what, &what.linux, "Linux")?];
+    let others = [("quire", "Quire")].into_iter();
+    for (kernel, name) in others.chain(what.also.iter().map(|kernel| (&**kernel, &**kernel))) {
+        // Without this side, Linux's figures are still worth a look.
+        sides.push(measure(root, what, kernel, name).unwrap_or_else(|missing| Side {
+            name: name.to_owned(),
+            troubles: vec![format!("{name}: {}", missing.sentence)],
+            ..Side::default()
+        }));
+    }
     println!("{}, instructions", what.isa.name());
     println!("Linux has the words {}; both had 3 s of rest after boot", linux_words(&what.linux));
-    println!("Linux {}", linux.thp.as_deref().unwrap_or("printed no THP settings"));
-    if quire.is_whole {
-        println!("Quire {}", quire.thp.as_deref().unwrap_or("printed no THP settings"));
+    for side in sides.iter().take(2).filter(|side| side.is_whole || side.name == "Linux") {
+        println!("{} {}", side.name, side.thp.as_deref().unwrap_or("printed no THP settings"));
     }
-    println!("{}", table(&linux, &quire));
-    for trouble in linux.troubles.iter().chain(&quire.troubles) {
+    println!("{}", table(&sides));
+    for trouble in sides.iter().flat_map(|side| &side.troubles) {
         println!("{trouble}");
     }
-    Ok(linux.is_whole && quire.is_whole)
+    Ok(sides.iter().all(|side| side.is_whole))
 }
 
-fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing> {
-    let mut side = Side { is_whole: true, ..Side::default() };
+/// The THP settings of the runs on a kernel, each with the name of the size that a program finds
+/// then; `None` where programs set sizes themselves.
+fn settings(what: &Comparison, kernel: &str) -> Vec<(Option<&'static str>, Option<String>)> {
+    match starry::kind(kernel) {
+        None => vec![(None, what.thp.clone())],
+        Some(_) => STARRY_SIZES.map(|(size, thp)| (Some(size), Some(thp.to_owned()))).into(),
+    }
+}
+
+fn measure(root: &Path, what: &Comparison, kernel: &str, name: &str) -> Result<Side, Missing> {
+    let mut side = Side { name: name.to_owned(), is_whole: true, ..Side::default() };
     for program in &what.programs {
-        let mut words = vec![program.clone()];
-        words.push("-t".to_owned());
-        let numbers = [("-j", what.cpus), ("-m", what.region_mib), ("-n", what.rounds)];
-        words.extend(
-            numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]),
-        );
-        // All but the one that looks at the clock use a file.
-        let file = what.root.iter().filter(|_| program != "calibrate");
-        words.extend(file.map(|(_, file)| file.clone()));
-        let order = Order {
-            cpus: what.cpus,
-            memory: "2G".to_owned(),
-            thp: what.thp.clone(),
-            kernel: kernel.to_owned(),
-            timeout_seconds: what.timeout_seconds,
-            counts_instructions: true,
-            root: what.root.as_ref().map(|(dir, _)| dir.clone()),
-            ..Order::new(what.isa, words)
-        };
-        let (ending, lines) = boot(root, &order, false)?;
-        let mut figures: Vec<Figure> = lines.iter().filter_map(|line| Figure::read(line)).collect();
-        told_copies(&mut figures, &lines);
-        side.troubles.extend(off_rate(&figures, kernel));
-        side.figures.extend(without_parts(&figures));
-        side.figures.extend(figures);
-        // A firmware may have left its own words on the line.
-        let thp = lines.iter().find_map(|line| line.split_once("[init] thp:"));
-        side.thp = side.thp.or(thp.map(|(_, thp)| format!("thp:{thp}")));
-        let last = lines.last().map_or("", String::as_str);
-        match ending {
-            Ending::Guest(Some(Event::Exit(0))) => {}
-            Ending::Guest(Some(Event::Exit(UNSUPPORTED))) => side.unsupported.push(program.clone()),
-            _ => {
-                side.is_whole = false;
-                side.troubles.push(format!("{program} on {kernel}: {ending:?}, last line: {last}"));
-            }
+        for (size, thp) in settings(what, kernel) {
+            measure_one(root, what, (kernel, thp), (program, size), &mut side)?;
         }
     }
     Ok(side)
+}
+
+fn measure_one(
+    root: &Path,
+    what: &Comparison,
+    (kernel, thp): (&str, Option<String>),
+    (program, size): (&String, Option<&str>),
+    side: &mut Side,
+) -> Result<(), Missing> {
+    let mut words = vec![program.clone()];
+    if size.is_none() {
+        words.push("-t".to_owned());
+    }
+    let numbers = [("-j", what.cpus), ("-m", what.region_mib), ("-n", what.rounds)];
+    words
+        .extend(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
+    // All but the one that looks at the clock use a file.
+    let file = what.root.iter().filter(|_| program != "calibrate");
+    words.extend(file.map(|(_, file)| file.clone()));
+    let order = Order {
+        cpus: what.cpus,
+        memory: "2G".to_owned(),
+        thp,
+        kernel: kernel.to_owned(),
+        timeout_seconds: what.timeout_seconds,
+        counts_instructions: true,
+        root: what.root.as_ref().map(|(dir, _)| dir.clone()),
+        ..Order::new(what.isa, words)
+    };
+    let (ending, lines) = boot(root, &order, false)?;
+    let mut figures: Vec<Figure> = lines.iter().filter_map(|line| Figure::read(line)).collect();
+    named(&mut figures, size);
+    told_copies(&mut figures, &lines);
+    side.troubles.extend(off_rate(&figures, kernel));
+    side.figures.extend(without_parts(&figures));
+    side.figures.extend(figures);
+    // A firmware may have left its own words on the line.
+    let thp = lines.iter().find_map(|line| line.split_once("[init] thp:"));
+    side.thp = side.thp.take().or(thp.map(|(_, thp)| format!("thp:{thp}")));
+    let last = lines.last().map_or("", String::as_str);
+    match ending {
+        Ending::Guest(Some(Event::Exit(0))) => {}
+        Ending::Guest(Some(Event::Exit(UNSUPPORTED))) => side.unsupported.push(program.clone()),
+        _ => {
+            side.is_whole = false;
+            side.troubles.push(format!("{program} on {kernel}: {ending:?}, last line: {last}"));
+        }
+    }
+    Ok(())
+}
+
+/// Figures of a size that the program found get its name.
+fn named(figures: &mut [Figure], size: Option<&str>) {
+    let Some(size) = size else { return };
+    let found = figures.iter_mut().filter(|figure| figure.key.1 == AS_IS);
+    found.for_each(|figure| figure.key.1 = size.to_owned());
 }
 
 /// Clears and copies of memory, which an emulator counts in another way than a CPU does: the metric
@@ -168,27 +215,30 @@ fn off_rate(figures: &[Figure], kernel: &str) -> Option<String> {
     ((found - 1.0).abs() > 0.02).then_some(sentence)
 }
 
-/// One row for each figure of either side, in the order in which they came.
-fn table(linux: &Side, quire: &Side) -> Table {
+/// One row for each figure of any side, in the order in which they came; the ratio is that of the
+/// second side, Quire's kernel, to the first.
+fn table(sides: &[Side]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["program", "size", "metric", "unit", "Linux", "Quire", "Quire/Linux"]);
-    let is_other = |figure: &&Figure| linux.figures.iter().all(|other| other.key != figure.key);
-    for figure in linux.figures.iter().chain(quire.figures.iter().filter(is_other)) {
-        let of = |side: &Side| side.value(figure);
-        let (program, size, metric) = &figure.key;
-        let cell = |side: &Side| side.value(figure).map_or_else(|| side.lack(program), one_digit);
-        table.add_row([
-            program.clone(),
-            size.clone(),
-            metric.clone(),
-            figure.unit.clone(),
-            cell(linux),
-            cell(quire),
-            ratio(of(linux), of(quire)),
-        ]);
+    let names = sides.iter().map(|side| side.name.as_str());
+    let head = ["program", "size", "metric", "unit"].into_iter();
+    table.set_header(head.chain(names).chain(["Quire/Linux"]));
+    for (number, side) in sides.iter().enumerate() {
+        let is_new = |figure: &&Figure| sides[..number].iter().all(|s| s.value(figure).is_none());
+        for figure in side.figures.iter().filter(is_new) {
+            let (program, size, metric) = &figure.key;
+            let mut row = vec![program.clone(), size.clone(), metric.clone(), figure.unit.clone()];
+            row.extend(
+                sides
+                    .iter()
+                    .map(|side| side.value(figure).map_or_else(|| side.lack(program), one_digit)),
+            );
+            let of = |at: usize| sides.get(at).and_then(|side| side.value(figure));
+            row.push(ratio(of(0), of(1)));
+            table.add_row(row);
+        }
     }
-    for column in 4..7 {
+    for column in 4..=4 + sides.len() {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -223,7 +273,7 @@ fn ratio(linux: Option<f64>, quire: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, Side, off_rate, table, told_copies, without_parts};
+    use super::{Figure, Side, named, off_rate, table, told_copies, without_parts};
 
     #[test]
     fn a_touch_is_told_without_its_clear_too() {
@@ -273,10 +323,13 @@ mod tests {
         let figures = read("pageout size=64K out 2512 ns/page");
         let linux = Side { figures, ..Side::default() };
         let lacking = Side { unsupported: vec!["pageout".to_owned()], ..Side::default() };
-        let text = table(&linux, &lacking).to_string();
+        let named = |name: &str, side: Side| Side { name: name.to_owned(), ..side };
+        let all = [named("Linux", linux), named("Quire", lacking)];
+        let text = table(&all).to_string();
         let words: Vec<&str> = text.split_whitespace().rev().take(5).collect();
         assert_eq!(words, ["-", "here", "supported", "not", "2512.0"]);
-        assert!(!table(&linux, &Side::default()).to_string().contains("not supported"));
+        let [linux, _] = all;
+        assert!(!table(&[linux, Side::default()]).to_string().contains("not supported"));
     }
 
     #[test]
@@ -295,12 +348,14 @@ mod tests {
         };
         let linux = read(&["touch size=4K touch 200 ns/page", "touch size=2M touch 8 ns/page"]);
         let quire = read(&["touch size=4K touch 50 ns/page", "touch size=1M touch 9 ns/page"]);
-        let [linux, quire] = [linux, quire].map(|figures| Side { figures, ..Side::default() });
-        let text = table(&linux, &quire).to_string();
+        let mut starry = read(&["touch size=asis touch 70 ns/page"]);
+        named(&mut starry, Some("4K"));
+        let sides = [linux, quire, starry].map(|figures| Side { figures, ..Side::default() });
+        let text = table(&sides).to_string();
         let rows: Vec<Vec<&str>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0], ["touch", "4K", "touch", "ns/page", "200.0", "50.0", "0.25"]);
-        assert_eq!(rows[1], ["touch", "2M", "touch", "ns/page", "8.0", "-", "-"]);
-        assert_eq!(rows[2], ["touch", "1M", "touch", "ns/page", "-", "9.0", "-"]);
+        assert_eq!(rows[0], ["touch", "4K", "touch", "ns/page", "200.0", "50.0", "70.0", "0.25"]);
+        assert_eq!(rows[1], ["touch", "2M", "touch", "ns/page", "8.0", "-", "-", "-"]);
+        assert_eq!(rows[2], ["touch", "1M", "touch", "ns/page", "-", "9.0", "-", "-"]);
     }
 }

@@ -42,11 +42,19 @@ impl Disk {
     /// # Errors
     /// The reason there is none.
     pub(super) fn of(dir: &Path, place: &Path) -> Result<Self, Missing> {
+        Self::with_room(dir, place, 0)
+    }
+
+    /// The same, with `spare` bytes for files that the guest writes.
+    ///
+    /// # Errors
+    /// The reason there is none.
+    pub(super) fn with_room(dir: &Path, place: &Path, spare: u64) -> Result<Self, Missing> {
         let program = setup::file_system_tool("mke2fs")?;
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let file = place.join(format!("disk-{}-{count}.ext4", std::process::id()));
-        let bytes = OVERHEAD + room(dir).map_err(|error| failed(dir, &error))? * 9 / 8;
+        let bytes = OVERHEAD + spare + room(dir).map_err(|error| failed(dir, &error))? * 9 / 8;
         fs::create_dir_all(place).map_err(|error| failed(place, &error))?;
         let disk = Self { file, trouble: Trouble::None };
         let output = Command::new(program)
@@ -61,6 +69,13 @@ impl Disk {
             return Err(missing(format!("mke2fs {}: {}.", dir.display(), said.trim())));
         }
         Ok(disk)
+    }
+
+    /// QEMU's arguments for it as an NVMe device; what the guest writes is lost at the end.
+    pub(super) fn nvme_words(&self) -> [String; 4] {
+        let file = self.file.display().to_string().replace(',', ",,");
+        let drive = format!("if=none,id=disk,format=raw,snapshot=on,file={file}");
+        ["-drive", &drive, "-device", "nvme,drive=disk,serial=quire"].map(str::to_owned)
     }
 
     /// The same disk with that trouble.

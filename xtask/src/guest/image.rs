@@ -13,7 +13,7 @@ use crate::setup;
 use crate::steps::Missing;
 
 /// Links to busybox in `/bin`.
-const APPLETS: [&str; 72] = [
+pub(super) const APPLETS: [&str; 72] = [
     "ash",
     "awk",
     "base64",
@@ -207,7 +207,10 @@ fn script(root: &Path, name: &str) -> Result<PathBuf, Missing> {
 }
 
 /// The program's file on the host, compiled now if it is ours.
-fn find(root: &Path, programs: &Programs, name: &str) -> Result<PathBuf, Missing> {
+///
+/// # Errors
+/// There is none, or it does not compile.
+pub(super) fn find(root: &Path, programs: &Programs, name: &str) -> Result<PathBuf, Missing> {
     if !name.contains('/') && Programs::names(root).iter().any(|known| known == name) {
         return programs.build(name).map_err(failed);
     }

@@ -94,25 +94,9 @@ impl Machine<'_> {
     }
 
     fn start(&self, archive: &Path) -> Result<(Ending, Vec<String>), String> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .map_err(|error| format!("signals: {error}."))?;
-        }
         let (program, packages) = self.isa.emulator();
-        let mut command = self.command(program, archive);
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("{program}: {error}; install {}.", packages.join(" ")))?;
-        let bytes = follow(child.stdout.take());
-        let mut console = Console::default();
-        let ending = self.watch(&bytes, &mut console, &stop);
-        if ending != Ending::Guest(None) {
-            end(&mut child, ending);
-        }
-        child.wait().map_err(|error| format!("{program}: {error}."))?;
-        self.drain(&bytes, &mut console);
-        Ok((ending, console.lines))
+        let watch = Watch { timeout: self.timeout, is_shown: self.is_shown };
+        watch.run(&mut self.command(program, archive), packages)
     }
 
     /// QEMU with all its arguments. Its monitor is off, and signals of the terminal reach it.
@@ -151,9 +135,48 @@ impl Machine<'_> {
         if self.counts_instructions {
             command.args(["-icount", "shift=0,sleep=off"]);
         }
-        command.stdin(if self.is_shown { Stdio::inherit() } else { Stdio::null() });
-        command.stdout(Stdio::piped());
         command
+    }
+}
+
+/// How a machine is watched.
+pub(super) struct Watch {
+    /// When it is ended.
+    pub timeout: Duration,
+    /// The console goes to our output, and our input to it.
+    pub is_shown: bool,
+}
+
+impl Watch {
+    /// Runs QEMU, which one of the packages has, to its end; gives the lines of the console.
+    ///
+    /// # Errors
+    /// A sentence: it could not be started.
+    pub(super) fn run(
+        &self,
+        command: &mut Command,
+        packages: &[&str],
+    ) -> Result<(Ending, Vec<String>), String> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .map_err(|error| format!("signals: {error}."))?;
+        }
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.stdin(if self.is_shown { Stdio::inherit() } else { Stdio::null() });
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{program}: {error}; install {}.", packages.join(" ")))?;
+        let bytes = follow(child.stdout.take());
+        let mut console = Console::default();
+        let ending = self.watch(&bytes, &mut console, &stop);
+        if ending != Ending::Guest(None) {
+            end(&mut child, ending);
+        }
+        child.wait().map_err(|error| format!("{program}: {error}."))?;
+        self.drain(&bytes, &mut console);
+        Ok((ending, console.lines))
     }
 
     /// Until the guest said its last word, or something else ends it.

@@ -16,6 +16,7 @@
 //! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures`
 //!   reads their output; `make test` runs `checks`, `disk_checks` and `tag_checks` on Quire's
 //!   kernel; `cpus` boots it on a list of CPUs.
+//! * `starry` builds StarryOS, as it is or on Quire, and boots it with a program.
 //!
 //! Each run builds everything anew, but keeps Debian's packages.
 
@@ -36,6 +37,7 @@ mod modules;
 mod programs;
 mod request;
 mod run;
+pub mod starry;
 mod tag_checks;
 
 pub use checks::check;

@@ -10,7 +10,7 @@ use super::disk::Disk;
 use super::image;
 use super::kernel::Kernel;
 use super::machine::{Accel, Ending, Machine, files};
-use super::{modules, request};
+use super::{modules, request, starry};
 use crate::setup;
 use crate::steps::Missing;
 
@@ -44,7 +44,7 @@ pub struct Order {
     pub thp: Option<String>,
     /// The accelerator.
     pub accel: Accel,
-    /// `quire`, `linux`, or a file.
+    /// `quire`, `linux`, `starry` (on Quire), `starry-stock`, or a file.
     pub kernel: String,
     /// Seconds after which the machine is ended.
     pub timeout_seconds: u64,
@@ -148,6 +148,9 @@ pub(super) fn boot(
     order: &Order,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
+    if let Some(kind) = starry::kind(&order.kernel) {
+        return starry::boot(root, order, kind, is_shown);
+    }
     request::check(root, order)?;
     let kernel = prepare(root, order)?;
     let Some(dir) = &order.root else {

@@ -2,16 +2,18 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::arch::Arch;
 use quire::hw::{Memory, Reuse};
-use quire::space::Space;
-use quire::units::{Asid, CpuId, Order, PageSpan, Vpn};
-use quire::{AllSpaces, Error};
+use quire::space::{Request, Space};
+use quire::units::{Access, Asid, CpuId, Order, PageSpan, Prot, Vpn};
+use quire::{AllSpaces, Error, Move, Resolved, Stop};
 use spin::mutex::SpinMutex;
 
 use crate::board::{Format, System, mm};
+use crate::zram;
 
 /// An address space, which ends with its last owner.
 ///
@@ -45,6 +47,7 @@ impl Home {
     fn make(
         begin: impl FnOnce(&System, &mut Option<Space<Format>>) -> Result<(), Error>,
     ) -> Result<Arc<Self>, Error> {
+        bury();
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let system = mm().ok_or(Error::NoMemory(Order::ZERO))?;
         // Relaxed: it only has to differ, and a child's is higher than its parent's in any order.
@@ -81,6 +84,53 @@ impl Home {
     }
 }
 
+/// The calls that programs make often. They are compiled here, as one unit, so that the compiler
+/// sees the library and the board together; see the library for what they do.
+impl Home {
+    /// # Errors
+    /// [`quire::Mm::fault`].
+    pub fn fault(&self, page: Vpn, access: Access) -> Result<Resolved, Stop> {
+        zram::ease();
+        self.system.fault(self.space(), page, access)
+    }
+
+    /// # Errors
+    /// [`quire::Mm::map`].
+    pub fn map(&self, request: &Request) -> Result<PageSpan, Error> {
+        self.system.map(self.space(), request)
+    }
+
+    /// # Errors
+    /// [`quire::Mm::unmap`].
+    pub fn unmap(&self, span: PageSpan) -> Result<(), Error> {
+        self.system.unmap(self.space(), span)
+    }
+
+    /// # Errors
+    /// [`quire::Mm::protect`].
+    pub fn protect(&self, span: PageSpan, prot: Prot) -> Result<(), Error> {
+        self.system.protect(self.space(), span, prot)
+    }
+
+    /// # Errors
+    /// [`quire::Mm::remap`].
+    pub fn remap(&self, old: PageSpan, pages: u64, how: Move) -> Result<PageSpan, Error> {
+        self.system.remap(self.space(), old, pages, how)
+    }
+
+    /// # Errors
+    /// [`quire::Mm::discard`].
+    pub fn discard(&self, span: PageSpan) -> Result<(), Error> {
+        self.system.discard(self.space(), span)
+    }
+
+    /// Pages of areas within `span`.
+    pub fn pages_in(&self, span: PageSpan) -> u64 {
+        let areas = self.system.spaces().areas(self.space(), span);
+        areas.map(|area| area.span.intersect(span).count()).sum()
+    }
+}
+
 impl Drop for Home {
     fn drop(&mut self) {
         SPACES.lock().remove(&self.number);
@@ -98,6 +148,16 @@ fn root(system: &System) -> Result<quire::hw::FrameRun, Error> {
 /// All spaces, in the order in which they were made.
 static SPACES: SpinMutex<BTreeMap<u64, Weak<Home>>> = SpinMutex::new(BTreeMap::new());
 
+/// Spaces whose last owner went while they were visited: they cannot end then, as the visitor may
+/// hold any lock of the library.
+static ENDED: SpinMutex<Vec<Home>> = SpinMutex::new(Vec::new());
+
+/// Ends them. The caller holds no lock of the library.
+pub(crate) fn bury() {
+    let ended = core::mem::take(&mut *ENDED.lock());
+    drop(ended);
+}
+
 /// All spaces, each once, and a child that is being made after its parent.
 pub struct Everyone;
 
@@ -112,6 +172,7 @@ impl AllSpaces<Format> for Everyone {
             let Some((number, home)) = found else { return };
             next = number + 1;
             see(home.space());
+            ENDED.lock().extend(Arc::into_inner(home));
         }
     }
 }
