@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -240,7 +241,9 @@ static const short favourites[] = {
     SYS_madvise, SYS_mincore, SYS_mlock, SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_msync,
     SYS_clone, SYS_futex, SYS_process_madvise, SYS_read, SYS_write, SYS_readv, SYS_writev,
     SYS_pread64, SYS_openat, SYS_pipe2, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_sigaltstack,
-    SYS_ppoll, SYS_prctl, SYS_fcntl, SYS_ioctl, SYS_getdents64,
+    SYS_ppoll, SYS_prctl, SYS_fcntl, SYS_ioctl, SYS_getdents64, SYS_socket, SYS_socketpair,
+    SYS_bind, SYS_listen, SYS_connect, SYS_accept4, SYS_sendto, SYS_sendmsg, SYS_recvfrom,
+    SYS_recvmsg, SYS_shutdown, SYS_getsockopt, SYS_setsockopt,
 };
 
 static long number_of_call(void)
@@ -343,6 +346,18 @@ static void adapt(long call, uint64_t *a)
     case SYS_lseek: a[1] = place(); a[2] = pick(8); break;
     case SYS_fallocate: a[2] = place(); a[3] = place(); break;
     case SYS_pread64: case SYS_pwrite64: case SYS_preadv: case SYS_pwritev: a[3] = place(); break;
+    case SYS_socket: case SYS_socketpair: {
+        static const int families[] = {AF_UNIX, AF_UNIX, AF_INET, AF_INET6};
+        a[0] = pick(16) ? (uint64_t)families[pick(COUNT(families))] : a[0];
+        a[1] = pick(16) ? (1 + pick(5)) | (pick(4) ? SOCK_NONBLOCK : 0) : a[1];
+        a[2] = pick(16) ? 0 : a[2];
+        break;
+    }
+    case SYS_bind: case SYS_connect: a[2] = pick(8) ? 2 + pick(27) : a[2]; break;
+    case SYS_getsockopt: case SYS_setsockopt:
+        a[1] = pick(4) ? SOL_SOCKET : pick(42);
+        a[2] = pick(8) ? pick(64) : a[2];
+        break;
     default: break;
     }
 }
@@ -525,7 +540,8 @@ static void open_some(void)
     open("/proc/self/maps", O_RDONLY);
     open("/proc/self/pagemap", O_RDONLY);
     open("/proc/self/mem", O_RDWR);
-    if (pipe2(ends, O_NONBLOCK) || pipe(ends))
+    if (pipe2(ends, O_NONBLOCK) || pipe(ends) ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends))
         _exit(1);
 }
 

@@ -248,6 +248,60 @@ static const char *tid_address(void)
     return NULL;
 }
 
+/* struct futex_waitv, and the call (linux/futex.h). */
+struct word {
+    uint64_t expected, address;
+    uint32_t flags, reserved;
+};
+
+static long wait_for(struct word *words, unsigned count, unsigned flags, struct timespec *until)
+{
+    return syscall(449, words, count, flags, until, CLOCK_MONOTONIC);
+}
+
+static uint32_t *several;
+
+static void *wake_second(void *unused)
+{
+    sleep_ms(20);
+    several[1] = 1;
+    syscall(SYS_futex, &several[1], FUTEX_WAKE, 1, NULL, NULL, 0);
+    return unused;
+}
+
+static const char *several_words(void)
+{
+    uint32_t values[2] = {0, 0};
+    struct word words[2];
+    struct timespec until;
+    pthread_t thread;
+    several = values;
+    for (int at = 0; at < 2; at++)
+        words[at] = (struct word){0, (uintptr_t)&values[at], 2 | FUTEX_PRIVATE_FLAG, 0};
+    FAILS(EINVAL, wait_for(words, 0, 0, NULL));
+    FAILS(EINVAL, wait_for(words, 129, 0, NULL));
+    FAILS(EINVAL, wait_for(words, 2, 1, NULL));
+    FAILS(EINVAL, wait_for(NULL, 1, 0, NULL));
+    FAILS(EFAULT, wait_for((void *)8, 1, 0, NULL));
+    words[1].reserved = 1;
+    FAILS(EINVAL, wait_for(words, 2, 0, NULL));
+    words[1].reserved = 0;
+    words[1].flags = FUTEX_PRIVATE_FLAG;
+    FAILS(EINVAL, wait_for(words, 2, 0, NULL));
+    words[1].flags = 2;
+    words[1].expected = 5;
+    FAILS(EAGAIN, wait_for(words, 2, 0, NULL));
+    words[1].expected = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += 10000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    FAILS(ETIMEDOUT, wait_for(words, 2, 0, &until));
+    CHECK(pthread_create(&thread, NULL, wake_second, NULL) == 0);
+    CHECK(wait_for(words, 2, 0, NULL) == 1 && pthread_join(thread, NULL) == 0);
+    return NULL;
+}
+
 const struct abi_case futex_cases[] = {
     {"futex refuses", refuses},
     {"futex wakes threads", wakes},
@@ -261,5 +315,6 @@ const struct abi_case futex_cases[] = {
     {"set_tid_address", tid_address},
     {"futex requeues to itself", requeues_to_itself},
     {"futex and killed processes", killed_sleepers},
+    {"futex of several words", several_words},
     {NULL, NULL},
 };

@@ -112,6 +112,34 @@ numbers! {
     EOPNOTSUPP
     /// There is no such family of addresses.
     EAFNOSUPPORT
+    /// The number is none of the function.
+    EDOM
+    /// It is no socket.
+    ENOTSOCK
+    /// The datagram has no address to go to.
+    EDESTADDRREQ
+    /// The socket there is of another kind.
+    EPROTOTYPE
+    /// There is no such option.
+    ENOPROTOOPT
+    /// The address is in use.
+    EADDRINUSE
+    /// The address is none of this machine's.
+    EADDRNOTAVAIL
+    /// No network leads there.
+    ENETUNREACH
+    /// There is no room for it.
+    ENOBUFS
+    /// The other end closed the connection, and left bytes unread.
+    ECONNRESET
+    /// It is connected already.
+    EISCONN
+    /// It is not connected.
+    ENOTCONN
+    /// Descriptors in messages would lead to each other in a circle.
+    ETOOMANYREFS
+    /// Nothing listens there.
+    ECONNREFUSED
     /// The time is over.
     ETIMEDOUT
     /// The file system is damaged.

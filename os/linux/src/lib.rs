@@ -18,6 +18,7 @@ pub mod files;
 pub mod groups;
 pub mod query;
 pub mod signal;
+pub mod sockets;
 pub mod text;
 mod wait;
 pub mod watch;

@@ -13,6 +13,7 @@ use quire_linux::files::{Calls, Halt, Outcome, Source};
 use quire_linux::signal::{Info, Signal};
 
 use super::pieces::{MOST, Pieces};
+use crate::isa;
 use crate::memory::user;
 use crate::task::tree::with_calls;
 use crate::task::{Answer, Resume, Stop, Thread, send};
@@ -31,7 +32,7 @@ pub(super) fn answer(outcome: Outcome<usize>) -> Answer {
 /// How many bytes the call that waits has moved, if any: it ends with that, not with `EINTR`.
 pub(super) fn moved(thread: &Thread) -> Option<usize> {
     match thread.resume {
-        Resume::Moved(count) => Some(count),
+        Resume::Moved(count) | Resume::Within(count, _) => Some(count),
         _ => None,
     }
 }
@@ -45,17 +46,17 @@ fn report_pipe<T>(thread: &Thread, outcome: &Outcome<T>) {
 }
 
 fn read_to(thread: &mut Thread, fd: usize, to: Pieces) -> Answer {
-    let all = Bytes { fd: fd as u32, pieces: to, all_of: reads_all };
+    let all = Bytes::new(fd, to, false);
     move_all(thread, all, |calls, _, to| calls.read(fd as u32, to.left(), to))
 }
 
 fn write_from(thread: &mut Thread, fd: usize, from: Pieces) -> Answer {
-    let all = Bytes { fd: fd as u32, pieces: from, all_of: takes_all };
+    let all = Bytes::new(fd, from, true);
     move_all(thread, all, |calls, _, from| calls.write(fd as u32, from))
 }
 
 fn read_at(thread: &mut Thread, fd: usize, offset: usize, to: Pieces) -> Answer {
-    let all = Bytes { fd: fd as u32, pieces: to, all_of: reads_all };
+    let all = Bytes::new(fd, to, false);
     move_all(thread, all, |calls, done, to| {
         // A negative offset stays one: nothing is done then.
         calls.pread64(fd as u32, (offset as i64).saturating_add(done as i64), to.left(), to)
@@ -63,7 +64,7 @@ fn read_at(thread: &mut Thread, fd: usize, offset: usize, to: Pieces) -> Answer 
 }
 
 fn write_at(thread: &mut Thread, fd: usize, offset: usize, from: Pieces) -> Answer {
-    let all = Bytes { fd: fd as u32, pieces: from, all_of: takes_all };
+    let all = Bytes::new(fd, from, true);
     move_all(thread, all, |calls, done, from| {
         calls.pwrite64(fd as u32, (offset as i64).saturating_add(done as i64), from)
     })
@@ -81,22 +82,34 @@ fn takes_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
 }
 
 /// The bytes that a call moves.
-struct Bytes {
-    fd: u32,
-    pieces: Pieces,
+pub(super) struct Bytes {
+    pub(super) fd: u32,
+    pub(super) pieces: Pieces,
     /// Whether the call goes on when less was moved than it asked for. Else that is its end, as it
     /// is when nothing more is moved.
-    all_of: fn(&Calls<'_>, u32) -> quire_linux::Result<bool>,
+    pub(super) all_of: fn(&Calls<'_>, u32) -> quire_linux::Result<bool>,
+    /// Whether they come from the program.
+    pub(super) writes: bool,
+    /// Whether no signal tells that there is no reader.
+    pub(super) is_quiet: bool,
+}
+
+impl Bytes {
+    /// All that there are, by a plain read or write.
+    fn new(fd: usize, pieces: Pieces, writes: bool) -> Self {
+        let all_of = if writes { takes_all } else { reads_all };
+        Self { fd: fd as u32, pieces, all_of, writes, is_quiet: false }
+    }
 }
 
 /// Moves bytes until all are moved. `step` gets the number of bytes before.
 ///
 /// The call is left where it lacks a page of a disk, of the file or of the program's memory. Pipes
 /// and devices wait for the page in place, as they may have changed when the call is made again.
-fn move_all(
+pub(super) fn move_all(
     thread: &mut Thread,
     mut all: Bytes,
-    step: impl Fn(&Calls<'_>, usize, &mut Pieces) -> Outcome<usize>,
+    mut step: impl FnMut(&Calls<'_>, usize, &mut Pieces) -> Outcome<usize>,
 ) -> Answer {
     let mut done = moved(thread).unwrap_or(0);
     let pieces = &mut all.pieces;
@@ -110,11 +123,14 @@ fn move_all(
             let count = step(calls, done, pieces)?;
             Ok((count, 0 < count && count < wanted && (all.all_of)(calls, all.fd)?))
         });
-        report_pipe(thread, &outcome);
+        if !all.is_quiet {
+            report_pipe(thread, &outcome);
+        }
         match outcome {
             Ok((count, true)) => done += count,
             Ok((count, false)) => return Ok(done + count),
             Err(Halt::Failed(error)) if done > 0 && error != Errno::BLOCKED => return Ok(done),
+            Err(Halt::Blocked) => return wait_within(thread, all.fd, all.writes, done),
             Err(halt) => {
                 if done > 0 {
                     thread.resume = Resume::Moved(done);
@@ -123,6 +139,23 @@ fn move_all(
             }
         }
     }
+}
+
+/// Waits, but no longer than the file's patience, which begins with the first wait.
+fn wait_within(thread: &mut Thread, fd: u32, writes: bool, done: usize) -> Answer {
+    let now = isa::now();
+    let hour = match thread.resume {
+        Resume::Within(_, hour) => Some(hour),
+        _ => with_calls(thread, |calls| calls.patience(fd, writes))?.map(|ns| now + ns),
+    };
+    match hour {
+        Some(hour) if hour <= now && done > 0 => return Ok(done),
+        Some(hour) if hour <= now => return Err(Errno::EAGAIN.into()),
+        Some(hour) => thread.resume = Resume::Within(done, hour),
+        None if done > 0 => thread.resume = Resume::Moved(done),
+        None => {}
+    }
+    Err(Stop::Wait(hour))
 }
 
 pub(super) fn read(thread: &mut Thread, [fd, to, count, ..]: [usize; 6]) -> Answer {
@@ -262,20 +295,6 @@ pub(super) fn ioctl(thread: &mut Thread, [fd, request, argument, ..]: [usize; 6]
 pub(super) fn pipe2(thread: &mut Thread, [out, flags, ..]: [usize; 6]) -> Answer {
     with_calls(thread, |calls| {
         let ends = calls.pipe2(flags as u32)?;
-        let told = user::write(out as u64, &ends);
-        if told.is_err() {
-            // Another thread may have closed them already.
-            let _ = ends.map(|end| calls.close(end));
-        }
-        told
-    })?;
-    Ok(0)
-}
-
-pub(super) fn socketpair(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    let [family, kind, protocol, out, ..] = args;
-    with_calls(thread, |calls| {
-        let ends = calls.socketpair(family as u32, kind as u32, protocol as u32)?;
         let told = user::write(out as u64, &ends);
         if told.is_err() {
             // Another thread may have closed them already.

@@ -1,11 +1,16 @@
-//! `futex`: see [`crate::task::futex`].
+//! `futex` and `futex_waitv`: see [`crate::task::futex`].
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use linux_raw_sys::general as abi;
 use quire_linux::Errno;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::time::timespec;
 use crate::isa;
-use crate::task::futex::{self, Key};
+use crate::memory::user;
+use crate::task::futex::{self, Key, Sleeper};
 use crate::task::{Answer, Resume, Stop, Thread};
 
 pub(super) fn futex(thread: &mut Thread, args: [usize; 6]) -> Answer {
@@ -79,4 +84,94 @@ fn hour(operation: u32, timeout: usize) -> quire_linux::Result<Option<u64>> {
         given
     };
     Ok(Some(ns))
+}
+
+/// The most words of one call.
+const WORDS_MAX: usize = abi::FUTEX_WAITV_MAX as usize;
+
+/// `struct futex_waitv`.
+#[derive(Clone, Copy, FromBytes, IntoBytes)]
+#[repr(C)]
+struct Word {
+    expected: u64,
+    address: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+impl Word {
+    /// # Errors
+    /// `EINVAL` for other sizes than 32 bits, which Linux has not either, and for unknown bits.
+    fn key(&self) -> quire_linux::Result<Key> {
+        const PRIVATE: u32 = abi::FUTEX_PRIVATE_FLAG;
+        if self.reserved != 0 || self.flags & !PRIVATE != abi::FUTEX_32 {
+            return Err(Errno::EINVAL);
+        }
+        futex::key(self.address, self.flags & PRIVATE != 0)
+    }
+}
+
+/// `futex_waitv`: waits for one of several words; which it was.
+pub(super) fn futex_waitv(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    let [words, count, flags, timeout, clock, _] = args;
+    let (sleepers, hour) = match core::mem::take(&mut thread.resume) {
+        Resume::Futexes(sleepers, hour) => (sleepers, hour),
+        _ if flags as u32 != 0
+            || words == 0
+            || !(1..=WORDS_MAX).contains(&(count as u32 as usize)) =>
+        {
+            return Err(Errno::EINVAL.into());
+        }
+        _ => {
+            let hour = hour_by(timeout, clock as u32)?;
+            (begin_all(thread, words, count as u32 as usize)?, hour)
+        }
+    };
+    let is_over = hour.is_some_and(|hour| isa::now() >= hour);
+    if !is_over && !sleepers.iter().any(|sleeper| sleeper.is_woken()) {
+        thread.resume = Resume::Futexes(sleepers, hour);
+        return Err(Stop::Wait(hour));
+    }
+    futex::leave_all(&sleepers).ok_or(Errno::ETIMEDOUT.into())
+}
+
+/// Begins to wait for all words, or for none.
+fn begin_all(
+    thread: &Thread,
+    words: usize,
+    count: usize,
+) -> quire_linux::Result<Vec<Arc<Sleeper>>> {
+    let mut all = Vec::new();
+    let mut sleepers = Vec::new();
+    all.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    sleepers.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    for at in 0..count {
+        let word: Word = user::read((words + at * size_of::<Word>()) as u64)?;
+        all.push((word, word.key()?));
+    }
+    for (word, key) in all {
+        match futex::begin(&thread.task, key, word.address, word.expected as u32, u32::MAX) {
+            Ok(sleeper) => sleepers.push(sleeper),
+            // One before it may have been woken by now; then that is the answer.
+            Err(_) if sleepers.iter().any(|sleeper: &Arc<Sleeper>| sleeper.is_woken()) => break,
+            Err(errno) => {
+                futex::leave_all(&sleepers);
+                return Err(errno);
+            }
+        }
+    }
+    Ok(sleepers)
+}
+
+/// The time at `timeout` of a clock, in nanoseconds since boot; an address of 0: never.
+fn hour_by(timeout: usize, clock: u32) -> quire_linux::Result<Option<u64>> {
+    if timeout == 0 {
+        return Ok(None);
+    }
+    let given = timespec(timeout as u64)?;
+    match clock {
+        abi::CLOCK_MONOTONIC => Ok(Some(given)),
+        abi::CLOCK_REALTIME => Ok(Some(given.saturating_sub(isa::realtime()))),
+        _ => Err(Errno::EINVAL),
+    }
 }

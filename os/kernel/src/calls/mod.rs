@@ -28,6 +28,7 @@ mod process;
 mod shm;
 mod shown;
 pub(crate) mod signal;
+mod socket;
 mod splice;
 mod swap;
 mod table;

@@ -87,10 +87,8 @@ fn take(thread: &mut Thread) -> Option<(Info, Set)> {
 fn end_call(thread: &mut Thread, action: &Action) {
     let Some(call) = thread.call.take() else { return };
     let resume = core::mem::take(&mut thread.resume);
-    if let Resume::Futex(sleeper, _) = &resume {
-        sleeper.leave();
-    }
-    if let Resume::Moved(count @ 1..) = resume {
+    resume.leave();
+    if let Resume::Moved(count @ 1..) | Resume::Within(count @ 1.., _) = resume {
         thread.context.answer(count as isize);
     } else if action.flags.contains(Flags::RESTART) && super::is_restarted(&call, &resume) {
         thread.context.again(&call);

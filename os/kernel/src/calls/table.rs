@@ -7,7 +7,7 @@ use quire_linux::Errno;
 
 use super::{
     advice, attributes, epoll, exec, files, futex, handle, identity, limit, lock, memory, misc,
-    names, node, other, poll, process, shm, signal, splice, swap, time, timer, watch,
+    names, node, other, poll, process, shm, signal, socket, splice, swap, time, timer, watch,
 };
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
@@ -50,7 +50,24 @@ table! {
     __NR_flock => files::flock,
     __NR_ioctl => files::ioctl,
     __NR_pipe2 => files::pipe2,
-    __NR_socketpair => files::socketpair,
+    __NR_socketpair => socket::socketpair,
+    __NR_socket => socket::socket,
+    __NR_bind => socket::bind,
+    __NR_listen => socket::listen,
+    __NR_accept => socket::accept,
+    __NR_accept4 => socket::accept4,
+    __NR_connect => socket::connect,
+    __NR_getsockname => socket::getsockname,
+    __NR_getpeername => socket::getpeername,
+    __NR_shutdown => socket::shutdown,
+    __NR_sendto => socket::sendto,
+    __NR_sendmsg => socket::sendmsg,
+    __NR_sendmmsg => socket::sendmmsg,
+    __NR_recvfrom => socket::recvfrom,
+    __NR_recvmsg => socket::recvmsg,
+    __NR_recvmmsg => socket::recvmmsg,
+    __NR_getsockopt => socket::getsockopt,
+    __NR_setsockopt => socket::setsockopt,
     __NR_sendfile => files::sendfile,
     __NR_vmsplice => splice::vmsplice,
     __NR_fsync => files::fsync,
@@ -147,6 +164,7 @@ table! {
     __NR_process_madvise => handle::process_madvise,
     __NR_process_mrelease => handle::process_mrelease,
     __NR_futex => futex::futex,
+    __NR_futex_waitv => futex::futex_waitv,
     __NR_rt_sigaction => signal::rt_sigaction,
     __NR_rt_sigprocmask => signal::rt_sigprocmask,
     __NR_rt_sigpending => signal::rt_sigpending,
@@ -297,7 +315,13 @@ fn unknown(call: &Call) -> Answer {
 /// Whether a call that a handler interrupted is made again, where its action has `SA_RESTART`.
 /// Those that wait for a time or a signal are not.
 pub(super) fn is_restarted(call: &Call, resume: &Resume) -> bool {
-    if matches!(resume, Resume::Until(_) | Resume::Futex(_, Some(_))) {
+    if matches!(
+        resume,
+        Resume::Until(_)
+            | Resume::Within(..)
+            | Resume::Futex(_, Some(_))
+            | Resume::Futexes(_, Some(_))
+    ) {
         return false;
     }
     #[cfg(target_arch = "x86_64")]

@@ -36,6 +36,7 @@ mod frames;
 mod interrupts;
 mod links;
 mod maps;
+mod net;
 mod pagemap;
 mod scan;
 mod process;

@@ -13,6 +13,7 @@ use quire_linux::{Errno, Result};
 use spin::Once;
 
 use super::frames::{self, Census};
+use super::net::{NET, kept};
 use super::process::own;
 use super::table::{Is, Row};
 use super::thp::{self, BLOCK};
@@ -78,6 +79,7 @@ const SETTINGS: &[Row<()>] = &[
     Row { name: "kernel", is: Is::Table(KERNEL) },
     Row { name: "vm", is: Is::Table(MEMORY) },
     Row { name: "fs", is: Is::Table(FILES) },
+    Row { name: "net", is: Is::Table(NET) },
 ];
 
 /// A line that never changes.
@@ -109,8 +111,8 @@ const KERNEL: &[Row<()>] = &[
 ];
 
 const MEMORY: &[Row<()>] = &[
-    fixed!("overcommit_memory", "1\n"),
-    fixed!("overcommit_ratio", "50\n"),
+    kept!("overcommit_memory", 1, 2),
+    kept!("overcommit_ratio", 50, i32::MAX as u64),
     fixed!("max_map_count", "{}\n", i32::MAX),
     fixed!("mmap_min_addr", "{PAGE}\n"),
     fixed!("nr_hugepages", "0\n"),

@@ -8,7 +8,7 @@ use quire_linux::files::Table;
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Flags, Handler, Info, Signal};
 
-use super::{Process, Resume, Thread, futex, process, send};
+use super::{Process, Thread, futex, process, send};
 use crate::memory::{self, user};
 
 /// All threads of a process are to end, and it with them, as `status`. The first to say so decides.
@@ -30,9 +30,7 @@ pub(crate) fn end(thread: Box<Thread>, status: Status) {
         futex::wake_private(address, 1);
     }
     // A later wake at that word, perhaps in another space there, means another thread.
-    if let Resume::Futex(sleeper, _) = &thread.resume {
-        sleeper.leave();
-    }
+    thread.resume.leave();
     drop(thread);
     if process::delist(&task) {
         bury(&task.process, status);

@@ -92,6 +92,17 @@ impl Sleeper {
     }
 }
 
+/// Waits no longer for any of these; the first that had been woken.
+pub(crate) fn leave_all(sleepers: &[Arc<Sleeper>]) -> Option<usize> {
+    let mut woken = None;
+    for (at, sleeper) in sleepers.iter().enumerate() {
+        if sleeper.leave() && woken.is_none() {
+            woken = Some(at);
+        }
+    }
+    woken
+}
+
 /// Wakes up to `most` waiters at `key` for one of `bits`; how many.
 pub(crate) fn wake(key: Key, most: usize, bits: u32) -> usize {
     let mut count = 0;

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use quire::units::CpuId;
@@ -42,10 +43,25 @@ pub(crate) enum Resume {
     Until(Option<u64>),
     /// Bytes moved so far.
     Moved(usize),
+    /// The same, and the end of the wait in nanoseconds since boot.
+    Within(usize, u64),
     /// It waits for a word of memory.
     Futex(Arc<Sleeper>, Option<u64>),
+    /// It waits for one of several.
+    Futexes(Vec<Arc<Sleeper>>, Option<u64>),
     /// It waits for a child that borrows its memory.
     Borrowed(Arc<Process>),
+}
+
+impl Resume {
+    /// The call is given up: it waits for no word any more.
+    pub(crate) fn leave(&self) {
+        match self {
+            Self::Futex(sleeper, _) => drop(sleeper.leave()),
+            Self::Futexes(sleepers, _) => drop(super::futex::leave_all(sleepers)),
+            _ => {}
+        }
+    }
 }
 
 /// The reason a system call has no result yet.

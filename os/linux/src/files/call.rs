@@ -41,7 +41,7 @@ impl Caller<'_> {
     }
 
     /// Makes it the owner of a node that it just made.
-    pub(super) fn own(&self, node: &Node) {
+    pub(crate) fn own(&self, node: &Node) {
         if self.may.users.files != 0 || self.may.groups.files != 0 {
             let (uid, gid) = (self.may.users.files, self.may.groups.files);
             node.note(self.now, |meta| (meta.uid, meta.gid) = (uid, gid));

@@ -50,7 +50,6 @@ mod ops;
 mod path;
 mod pipe;
 mod poll;
-mod socket;
 mod stat;
 mod stored;
 mod table;
@@ -60,7 +59,7 @@ mod tree;
 pub(crate) use call::zeroes;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use block::Block;
 pub use call::{Caller, Halt, Outcome, Sink, Source, Time};
@@ -78,9 +77,8 @@ pub use object::Object;
 pub use open::{Description, Place};
 pub use ops::{Calls, Here, SetTime};
 pub use path::{Last, NAME_MAX, PATH_MAX, Spot, path_of};
-pub use pipe::{ATOMIC, CAPACITY, End, PACKET_MOST, Pipe};
+pub use pipe::{ATOMIC, CAPACITY, End, Pipe};
 pub use poll::{PollEvents, readiness, wait_on};
-pub use socket::Socket;
 pub use stat::{About, Stat, Statfs, Statx, joined, split};
 pub use stored::Stored;
 pub use table::{LIMIT, LIMIT_MAX, Table};

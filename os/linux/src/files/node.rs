@@ -17,7 +17,6 @@ use super::dir::Entries;
 use super::generated::{Directory, Entry, Generated, Jump, What};
 use super::object::Object;
 use super::pipe::Pipe;
-use super::socket::Socket;
 use super::stored::Stored;
 use crate::{Errno, Result};
 
@@ -36,7 +35,7 @@ pub enum Kind {
     Block,
     /// A pipe, with a name or without.
     Pipe,
-    /// One end of a pair of sockets.
+    /// A socket, or its name.
     Socket,
     /// An object of the kernel without a name.
     Object,
@@ -79,8 +78,6 @@ pub enum Body {
     Block(Arc<dyn Block>),
     /// A pipe.
     Pipe(Arc<Pipe>),
-    /// One end of a pair of sockets.
-    Socket(Socket),
     /// An object of the kernel without a name.
     Object(Arc<dyn Object>),
     /// A directory that is generated, or a disk's.
@@ -235,15 +232,14 @@ impl Node {
 
     /// Its kind.
     pub fn kind(&self) -> Kind {
-        match self.body {
+        match &self.body {
             Body::File(_) | Body::Generated(_) | Body::Stored(_) => Kind::File,
             Body::Directory(_) | Body::Tree(_) => Kind::Directory,
             Body::Link(_) | Body::Jump(_) => Kind::Link,
             Body::Device(_) => Kind::Device,
-            Body::Object(_) => Kind::Object,
+            Body::Object(object) => object.kind(),
             Body::Block(_) => Kind::Block,
             Body::Pipe(_) => Kind::Pipe,
-            Body::Socket(_) => Kind::Socket,
         }
     }
 

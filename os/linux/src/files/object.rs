@@ -1,10 +1,11 @@
 //! Objects of the kernel that have a descriptor and no name: counters of events, timers, signals as
-//! a file, sets of files to wait for, and watchers of memory.
+//! a file, sets of files to wait for, watchers of memory, and sockets.
 
 use alloc::sync::Arc;
 use core::any::Any;
 
 use super::call::{Caller, Outcome, Sink, Source};
+use super::node::Kind;
 use super::poll::PollEvents;
 use crate::{Errno, Result, Wake};
 
@@ -12,6 +13,27 @@ use crate::{Errno, Result, Wake};
 pub trait Object: Any + Send + Sync {
     /// Its name after `anon_inode:`, as in `/proc/self/fd`.
     fn name(&self) -> &'static str;
+
+    /// Its kind: [`Kind::Object`], or that of a socket.
+    fn kind(&self) -> Kind {
+        Kind::Object
+    }
+
+    /// Whether a short write is to go on, as it does to a pipe.
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    /// Nanoseconds that a read, or a write, waits at most.
+    fn patience(&self, writes: bool) -> Option<u64> {
+        let _ = writes;
+        None
+    }
+
+    /// Bytes that a read would have at once (`FIONREAD`).
+    fn available(&self) -> Option<usize> {
+        None
+    }
 
     /// Reads at most `count` bytes.
     ///

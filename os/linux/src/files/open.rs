@@ -12,7 +12,7 @@ use super::block;
 use super::call::{Caller, Outcome, Sink, Source, copied, zeroes};
 use super::data::{self, PIECE};
 use super::generated::{Generated, Text};
-use super::node::{Body, Node};
+use super::node::{Body, Kind, Node};
 use super::pipe::End;
 use super::stored;
 use crate::{Errno, Result};
@@ -119,7 +119,6 @@ impl Description {
         self.check_read()?;
         match self.node.body() {
             Body::Pipe(pipe) => pipe.read(who, self.is_nonblocking(), count, sink),
-            Body::Socket(socket) => socket.read(who, self.is_nonblocking(), count, sink),
             Body::Object(object) => object.read(who, self.is_nonblocking(), count, sink),
             Body::Device(device) => device.read(who, self.is_nonblocking(), count, sink),
             Body::File(file) => {
@@ -184,7 +183,6 @@ impl Description {
         self.check_write()?;
         match self.node.body() {
             Body::Pipe(pipe) => pipe.write(who, self.is_nonblocking(), source),
-            Body::Socket(socket) => socket.write(who, self.is_nonblocking(), source),
             Body::Object(object) => object.write(who, self.is_nonblocking(), source),
             Body::Device(device) => Ok(device.write(source)?),
             Body::File(file) => {
@@ -279,12 +277,14 @@ impl Description {
     pub fn path(&self) -> Result<Vec<u8>> {
         let Some((above, name)) = &self.place else {
             let mut text = Text::new();
-            if let Body::Object(object) = self.node.body() {
+            if let Body::Object(object) = self.node.body()
+                && object.kind() == Kind::Object
+            {
                 text.print(format_args!("anon_inode:{}", object.name()))?;
                 return copied(text.bytes());
             }
-            let kind = match self.node.body() {
-                Body::Socket(_) => "socket",
+            let kind = match self.node.kind() {
+                Kind::Socket => "socket",
                 _ if self.end.is_some() => "pipe",
                 _ => "anon",
             };
@@ -351,10 +351,9 @@ impl Description {
     fn check_seekable(&self) -> Result<()> {
         use super::device::Device;
         match self.node.body() {
-            Body::Pipe(_)
-            | Body::Socket(_)
-            | Body::Object(_)
-            | Body::Device(Device::Terminal(..)) => Err(Errno::ESPIPE),
+            Body::Pipe(_) | Body::Object(_) | Body::Device(Device::Terminal(..)) => {
+                Err(Errno::ESPIPE)
+            }
             _ => Ok(()),
         }
     }

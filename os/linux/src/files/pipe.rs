@@ -32,12 +32,6 @@ pub const CAPACITY: usize = PIECE * PIECES;
 /// Bytes of the largest write that is never split (PIPE_BUF).
 pub const ATOMIC: usize = 4096;
 
-/// Bytes before each packet that say how many it has.
-const PACKET_HEAD: usize = 4;
-
-/// Bytes of the largest packet.
-pub const PACKET_MOST: usize = CAPACITY - PACKET_HEAD;
-
 #[derive(Default)]
 struct Ring {
     pieces: [Vec<u8>; PIECES],
@@ -60,17 +54,6 @@ impl Ring {
     fn consume(&mut self, count: usize) {
         self.length -= count;
         self.start = if self.length == 0 { 0 } else { (self.start + count) % CAPACITY };
-    }
-
-    /// Allocates memory for the next `count` bytes.
-    fn back(&mut self, count: usize) -> Result<()> {
-        let first = self.start + self.length;
-        for at in (first / PIECE..(first + count).div_ceil(PIECE)).map(|at| at % PIECES) {
-            if self.pieces[at].is_empty() {
-                self.pieces[at] = zeroes(PIECE)?;
-            }
-        }
-        Ok(())
     }
 
     /// Takes bytes into the first room that is together.
@@ -188,80 +171,6 @@ impl Pipe {
             self.waiters.wake();
         }
         Ok(moved(done, error)?)
-    }
-
-    /// Reads the next packet: at most `count` bytes of it, and the rest is lost. No bytes: an empty
-    /// packet, or end of file.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read); a packet that the sink did not take is lost.
-    pub fn read_packet(
-        &self,
-        who: &Caller<'_>,
-        nonblocking: bool,
-        count: usize,
-        sink: &mut dyn Sink,
-    ) -> Outcome<usize> {
-        let mut state = self.state.lock();
-        if state.ring.length == 0 {
-            return if state.writers() == 0 { Ok(0) } else { self.wait(who, nonblocking) };
-        }
-        let mut head = [0; PACKET_HEAD];
-        for byte in &mut head {
-            *byte = state.ring.first(1).first().copied().unwrap_or(0);
-            state.ring.consume(1);
-        }
-        let mut left = u32::from_le_bytes(head) as usize;
-        let (mut done, mut failed) = (0, Ok(()));
-        while left > 0 {
-            let bytes = state.ring.first(left);
-            let wanted = bytes.len().min(count - done);
-            if failed.is_ok() && wanted > 0 {
-                failed = sink.put(&bytes[..wanted]);
-                done += wanted;
-            }
-            let taken = bytes.len();
-            state.ring.consume(taken);
-            left -= taken;
-        }
-        drop(state);
-        self.waiters.wake();
-        failed?;
-        Ok(done)
-    }
-
-    /// Writes `bytes` as one packet, at once or not at all.
-    ///
-    /// # Errors
-    /// As for [`write`](Self::write); [`Errno::EMSGSIZE`] for more bytes than
-    /// [`PACKET_MOST`].
-    pub fn write_packet(
-        &self,
-        who: &Caller<'_>,
-        nonblocking: bool,
-        bytes: &[u8],
-    ) -> Outcome<usize> {
-        if bytes.len() > PACKET_MOST {
-            return Err(Errno::EMSGSIZE.into());
-        }
-        let mut state = self.state.lock();
-        if state.readers() == 0 {
-            return Err(Errno::EPIPE.into());
-        }
-        if state.ring.room() < PACKET_HEAD + bytes.len() {
-            return self.wait(who, nonblocking);
-        }
-        // All memory first: the ring never has a part of a packet.
-        state.ring.back(PACKET_HEAD + bytes.len())?;
-        let head = (bytes.len() as u32).to_le_bytes();
-        for mut part in [&head[..], bytes] {
-            while !part.is_empty() {
-                state.ring.fill(&mut part)?;
-            }
-        }
-        drop(state);
-        self.waiters.wake();
-        Ok(bytes.len())
     }
 
     /// Writes the rest of the source, by the table above.

@@ -24,6 +24,8 @@ bitflags! {
         const ERR = raw::POLLERR as u16;
         /// The pipe has no writer. Always reported.
         const HUP = raw::POLLHUP as u16;
+        /// The other end writes no more.
+        const RDHUP = raw::POLLRDHUP as u16;
         /// No such open file. Always reported.
         const NVAL = raw::POLLNVAL as u16;
         /// As [`IN`](Self::IN).
@@ -44,7 +46,6 @@ pub fn readiness(open: &Description) -> PollEvents {
         return end.readiness();
     }
     match open.node().body() {
-        Body::Socket(socket) => socket.readiness(),
         Body::Object(object) => object.readiness(),
         Body::Generated(file) => file.readiness(),
         Body::Device(Device::Terminal(_, console)) => console.readiness(),
@@ -61,7 +62,6 @@ pub fn wait_on(open: &Description, who: &Arc<dyn Wake>) -> Result<()> {
         return end.pipe().wait_on(who);
     }
     match open.node().body() {
-        Body::Socket(socket) => socket.wait_on(who),
         Body::Object(object) => object.wait_on(who),
         Body::Generated(file) => file.wait_on(who),
         Body::Device(Device::Terminal(_, console)) => console.wait_on(who),

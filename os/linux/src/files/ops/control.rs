@@ -226,6 +226,7 @@ fn seal(open: &Description, seals: u32) -> Result<u32> {
 fn available(open: &Description) -> Result<u32> {
     let bytes = match open.node().body() {
         Body::Pipe(pipe) => pipe.available() as u64,
+        Body::Object(object) => object.available().ok_or(Errno::ENOTTY)? as u64,
         Body::Device(Device::Terminal(_, console)) => console.available() as u64,
         Body::File(file) => file.len().saturating_sub(open.offset()),
         Body::Stored(file) => file.length().saturating_sub(open.offset()),

@@ -10,7 +10,6 @@ use crate::files::call::{Halt, Outcome, Sink, Source, moved};
 use crate::files::dirent::records;
 use crate::files::node::{Body, Kind};
 use crate::files::open::Description;
-use crate::files::socket::Socket;
 use crate::{Errno, Result};
 
 /// Bytes that `sendfile` moves in one step.
@@ -44,10 +43,21 @@ impl Calls<'_> {
     pub fn must_go_on(&self, number: u32) -> Result<bool> {
         let open = self.table.get(number)?;
         let goes_on = match open.node().body() {
-            Body::Socket(socket) => socket.is_stream(),
+            Body::Object(object) => object.is_stream(),
             _ => open.end().is_some(),
         };
         Ok(goes_on && !open.is_nonblocking())
+    }
+
+    /// Nanoseconds that a read of `number`, or a write to it, waits at most.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`].
+    pub fn patience(&self, number: u32, writes: bool) -> Result<Option<u64>> {
+        Ok(match self.table.get(number)?.node().body() {
+            Body::Object(object) => object.patience(writes),
+            _ => None,
+        })
     }
 
     /// Whether a short read of `number` is not over: it is a file, and a part of it, or of where
@@ -143,39 +153,6 @@ impl Calls<'_> {
             Arc::new(Description::new(node.clone(), None, mode | status, Some(end)))
         };
         self.table.add_two([end(true), end(false)], flags & raw::O_CLOEXEC != 0)
-    }
-
-    /// `socketpair`: descriptors of the two ends of a new pair. `SOCK_STREAM` has bytes,
-    /// `SOCK_SEQPACKET` and `SOCK_DGRAM` packets; with `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
-    ///
-    /// # Errors
-    /// [`Errno::EAFNOSUPPORT`] but for `AF_UNIX`, [`Errno::ESOCKTNOSUPPORT`],
-    /// [`Errno::EPROTONOSUPPORT`]; [`Errno::EINVAL`] for other flags, [`Errno::EMFILE`],
-    /// [`Errno::ENOMEM`].
-    pub fn socketpair(&self, family: u32, kind: u32, protocol: u32) -> Result<[u32; 2]> {
-        // Linux's numbers (linux/net.h, linux/socket.h).
-        const UNIX: u32 = 1;
-        const KINDS: u32 = 0xf;
-        const CLOEXEC: u32 = raw::O_CLOEXEC;
-        const NONBLOCK: u32 = raw::O_NONBLOCK;
-        only(kind, KINDS | CLOEXEC | NONBLOCK)?;
-        if family != UNIX {
-            return Err(Errno::EAFNOSUPPORT);
-        }
-        if protocol != 0 && protocol != UNIX {
-            return Err(Errno::EPROTONOSUPPORT);
-        }
-        let packets = match kind & KINDS {
-            1 => false,
-            2 | 5 => true,
-            _ => return Err(Errno::ESOCKTNOSUPPORT),
-        };
-        let status = raw::O_RDWR | kind & NONBLOCK;
-        let ends = Socket::pair(packets).map(|end| {
-            let node = self.tree.make(Body::Socket(end), 0o777, self.who.now);
-            Arc::new(Description::new(node, None, status, None))
-        });
-        self.table.add_two(ends, kind & CLOEXEC != 0)
     }
 
     /// `sendfile`: at most `count` bytes from one open file to another, from `offset` on, or from

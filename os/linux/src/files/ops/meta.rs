@@ -6,7 +6,7 @@ use linux_raw_sys::general as raw;
 
 use super::calls::{Calls, only};
 use crate::files::call::{Sink, Time};
-use crate::files::node::{Body, Node};
+use crate::files::node::{Body, Kind, Node};
 use crate::files::path::path_of;
 use crate::files::stat::{About, Stat, Statfs, Statx, about_volume};
 use crate::{Errno, Result};
@@ -289,7 +289,8 @@ impl Calls<'_> {
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
         let file = match open.node().body() {
             Body::File(file) => file,
-            Body::Pipe(_) | Body::Socket(_) => return Err(Errno::ESPIPE),
+            Body::Pipe(_) => return Err(Errno::ESPIPE),
+            _ if open.node().kind() == Kind::Socket => return Err(Errno::ESPIPE),
             _ => return Err(Errno::ENODEV),
         };
         let bytes = offset as u64..end;

@@ -9,6 +9,7 @@ use crate::files::call::{Outcome, Sink, copied};
 use crate::files::change::Rename;
 use crate::files::device::Device;
 use crate::files::node::{Body, Kind, Node};
+use crate::files::object::Object;
 use crate::files::open::{Description, Place};
 use crate::files::path::Spot;
 use crate::files::pipe::Pipe;
@@ -90,6 +91,19 @@ impl Calls<'_> {
         self.table.add(open, flags & raw::MFD_CLOEXEC != 0, 0)
     }
 
+    /// Makes a name for `node` (`bind`).
+    ///
+    /// # Errors
+    /// [`Errno::EADDRINUSE`] if it is there; else as [`mkdirat`](Self::mkdirat).
+    pub fn name_socket(&self, path: &[u8], object: Arc<dyn Object>) -> Result<()> {
+        let spot = self.spot(raw::AT_FDCWD, path, false)?;
+        let node = self.tree.make(Body::Object(object), self.masked(0o777), self.who.now);
+        self.put(&spot, &node).map_err(|errno| match errno {
+            Errno::EEXIST => Errno::EADDRINUSE,
+            other => other,
+        })
+    }
+
     fn create(&self, spot: &Spot, mode: u32) -> Result<Arc<Node>> {
         if spot.slash {
             return Err(Errno::EISDIR);
@@ -144,6 +158,9 @@ impl Calls<'_> {
             Body::Link(_) | Body::Jump(_) => return Err(Errno::ELOOP.into()),
             Body::Directory(_) | Body::Tree(_) if changes => return Err(Errno::EISDIR.into()),
             Body::Device(Device::Absent(_)) => return Err(Errno::ENXIO.into()),
+            Body::Object(object) if object.kind() == Kind::Socket => {
+                return Err(Errno::ENXIO.into());
+            }
             Body::Block(block) if writes && block.is_read_only() => {
                 return Err(Errno::EACCES.into());
             }

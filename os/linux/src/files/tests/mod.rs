@@ -22,13 +22,12 @@ mod meta;
 mod model;
 mod names;
 mod pipe;
-mod socket;
 mod stored;
 mod table;
 
 /// Counts how often it was woken.
 #[derive(Default)]
-struct Sleeper(AtomicUsize);
+pub(crate) struct Sleeper(pub(crate) AtomicUsize);
 
 impl Wake for Sleeper {
     fn wake(&self) {
@@ -61,20 +60,20 @@ impl Desk {
     }
 }
 
-struct World {
+pub(crate) struct World {
     tree: Tree,
-    table: Table,
+    pub(crate) table: Table,
     here: Here,
     desk: Arc<Desk>,
     console: Arc<Console>,
-    sleeper: Arc<Sleeper>,
+    pub(crate) sleeper: Arc<Sleeper>,
     wake: Arc<dyn Wake>,
 }
 
 const NOW: Time = Time { seconds: 1000, nanos: 5 };
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let desk = Arc::new(Desk::default());
         let console = Arc::new(Console::new(desk.clone(), desk.clone()));
         let devices = Devices { console: console.clone(), random: |bytes| bytes.fill(7) };
@@ -87,17 +86,17 @@ impl World {
         world
     }
 
-    fn who(&self) -> Caller<'_> {
+    pub(crate) fn who(&self) -> Caller<'_> {
         Caller { pid: 10, tid: 11, may: &ROOT, now: NOW, wake: &self.wake }
     }
 
     /// Makes system calls as the process.
-    fn run<T>(&self, act: impl FnOnce(&Calls<'_>) -> T) -> T {
+    pub(crate) fn run<T>(&self, act: impl FnOnce(&Calls<'_>) -> T) -> T {
         let who = self.who();
         act(&Calls { tree: &self.tree, table: &self.table, here: &self.here, who: &who })
     }
 
-    fn open(&self, path: &str, flags: u32) -> Outcome<u32> {
+    pub(crate) fn open(&self, path: &str, flags: u32) -> Outcome<u32> {
         self.run(|calls| calls.openat(raw::AT_FDCWD, path.as_bytes(), flags, 0o666))
     }
 
@@ -114,22 +113,22 @@ impl World {
         text
     }
 
-    fn read(&self, fd: u32, count: usize) -> Outcome<String> {
+    pub(crate) fn read(&self, fd: u32, count: usize) -> Outcome<String> {
         let mut bytes = Vec::new();
         let length = self.run(|calls| calls.read(fd, count, &mut bytes))?;
         assert_eq!(length, bytes.len());
         Ok(String::from_utf8(bytes).unwrap())
     }
 
-    fn write(&self, fd: u32, text: &str) -> Outcome<usize> {
+    pub(crate) fn write(&self, fd: u32, text: &str) -> Outcome<usize> {
         self.run(|calls| calls.write(fd, &mut text.as_bytes()))
     }
 
-    fn mkdir(&self, path: &str) -> Result<()> {
+    pub(crate) fn mkdir(&self, path: &str) -> Result<()> {
         self.run(|calls| calls.mkdirat(raw::AT_FDCWD, path.as_bytes(), 0o777))
     }
 
-    fn unlink(&self, path: &str) -> Result<()> {
+    pub(crate) fn unlink(&self, path: &str) -> Result<()> {
         self.run(|calls| calls.unlinkat(raw::AT_FDCWD, path.as_bytes(), 0))
     }
 
@@ -195,7 +194,7 @@ fn errno(halt: Halt) -> Errno {
     }
 }
 
-fn failed<T>(errno: Errno) -> Outcome<T> {
+pub(crate) fn failed<T>(errno: Errno) -> Outcome<T> {
     Err(Halt::Failed(errno))
 }
 
