@@ -18,6 +18,7 @@
 //! | callback | from | called when |
 //! |---|---|---|
 //! | `set_close_idle` | `disk` | no file number is free: files that no descriptor has are closed |
+//! | `set_bring` | `disk` | a page of a file in memory is on a swap device: it is read, and waited for |
 //! | `set_fetch` | `disk` | a copy needs a page that is on a disk: the page is read |
 //! | `set_shrink` | `task` | no frame is free: files and swap give some up |
 //! | `set_ease` | `task` | a fault is about to take memory: below the watermark, reclaim comes first |

@@ -50,7 +50,7 @@ pub use groups::{Group, Groups};
 pub(crate) use marks::{Device, Keep};
 pub(crate) use memory::Base;
 pub use stop::{Need, Stop};
-#[cfg(feature = "reclaim")]
+#[cfg(feature = "swap")]
 pub(crate) use stores::folios_in;
 #[cfg(feature = "files")]
 pub(crate) use stores::folios_within;

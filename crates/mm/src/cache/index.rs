@@ -117,9 +117,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         let pages = FilePages::block(page, entry.order());
         match entry {
             // The root itself is only for the block at page 0.
-            Entry::Folio { .. } | Entry::Note { .. } if place.is_some() || pages.start == 0 => {
-                (entry, pages)
-            }
+            Entry::Empty | Entry::Node { .. } => (Entry::Empty, FilePages::new(page, page + 1)),
+            _ if place.is_some() || pages.start == 0 => (entry, pages),
             _ => (Entry::Empty, FilePages::new(page, page + 1)),
         }
     }
@@ -132,14 +131,23 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// The first folio that has a page in `pages`, and which pages of the file it has.
     pub(crate) fn next(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
-        self.steady(|| self.next_once(pages), |_| false)
+        match self.next_such(pages, |entry| matches!(entry, Entry::Folio { .. }))? {
+            (Entry::Folio { folio, .. }, at) => Some((folio, at)),
+            _ => None,
+        }
     }
 
-    fn next_once(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
-        let found = |(entry, pages)| match entry {
-            Entry::Folio { folio, .. } => Some((folio, pages)),
-            _ => None,
-        };
+    /// The first entry with content of a page in `pages`, in memory or elsewhere, and its pages.
+    pub(crate) fn next_content(&self, pages: FilePages) -> Option<(Entry, FilePages)> {
+        self.next_such(pages, Entry::has_content)
+    }
+
+    fn next_such(&self, pages: FilePages, such: fn(Entry) -> bool) -> Option<(Entry, FilePages)> {
+        self.steady(|| self.next_once(pages, such), |_| false)
+    }
+
+    fn next_once(&self, pages: FilePages, such: fn(Entry) -> bool) -> Option<(Entry, FilePages)> {
+        let found = |found: (Entry, FilePages)| such(found.0).then_some(found);
         if pages.is_empty() {
             return None;
         }
@@ -158,7 +166,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 Entry::Empty => {
                     self.tree.hw.count_run(place.node.frame, place.at, limit, 0, 0).max(1) as u64
                 }
-                Entry::Folio { .. } if here >= pages.start => {
+                entry if such(entry) && here >= pages.start => {
                     return found(self.find_once(here))
                         .filter(|(_, found)| found.start < pages.end);
                 }
@@ -169,11 +177,12 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         None
     }
 
-    /// The largest order, `most` at most, whose block from `page` on has no folio in it. `page` has
-    /// none, and is aligned to that order.
+    /// The largest order, `most` at most, whose block from `page` on has no content in it. `page`
+    /// has none, and is aligned to that order.
     pub(crate) fn empty_order(&self, page: u64, most: Order) -> Order {
         let most = Order::new(most.get().min(page.trailing_zeros().min(63) as u8));
-        let Some((_, found)) = self.next(FilePages::block(page, most)) else { return most };
+        let block = FilePages::block(page, most);
+        let Some((_, found)) = self.next_content(block) else { return most };
         Order::fitting(found.start.saturating_sub(page)).unwrap_or_default().min(most)
     }
 
@@ -238,12 +247,14 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             match self.entry(place.node, at) {
                 Entry::Empty => {}
                 Entry::Note { .. } => notes += 1,
-                Entry::Folio { .. } | Entry::Node { .. } => return Err(InsertLack::Room),
+                Entry::Folio { .. } | Entry::Away { .. } | Entry::Node { .. } => {
+                    return Err(InsertLack::Room);
+                }
             }
         }
-        match self.covering_in(place.node, place.at) {
-            Entry::Folio { .. } => Err(InsertLack::Room),
-            _ => Ok(notes),
+        match self.covering_in(place.node, place.at).has_content() {
+            true => Err(InsertLack::Room),
+            false => Ok(notes),
         }
     }
 
@@ -296,16 +307,32 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// Writes `new` over the word of `folio`, which is at `page`; the level of its node.
     fn replace(&self, page: u64, folio: Folio, new: Entry) -> Option<u8> {
         let is = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
-        let (place, lock) = match self.locked(page, folio.order) {
+        self.exchange(page, folio.order, is, new, || true)
+    }
+
+    /// Writes `new` over the entry for a block of `order` at `page`, if it is `such`, and then
+    /// `agree` returns true: it runs with the node locked, or the right to change the root. Returns
+    /// the level of the node.
+    pub(crate) fn exchange(
+        &self,
+        page: u64,
+        order: Order,
+        such: impl Fn(Entry) -> bool,
+        new: Entry,
+        agree: impl FnOnce() -> bool,
+    ) -> Option<u8> {
+        let (place, lock) = match self.locked(page, order) {
             Ok(found) => found,
-            Err(_changing) if page == 0 && is(self.root()) => {
-                self.tree.set_root(new.word());
-                return Some(Self::level_of(folio.order));
+            Err(_changing) => {
+                let fits = page == 0 && such(self.root()) && agree();
+                return fits.then(|| {
+                    self.tree.set_root(new.word());
+                    Self::level_of(order)
+                });
             }
-            Err(_) => return None,
         };
-        let is_there = is(self.entry(place.node, place.at));
-        if place.node.level > Self::level_of(folio.order) || !is_there {
+        let is_there = such(self.entry(place.node, place.at));
+        if place.node.level > Self::level_of(order) || !is_there || !agree() {
             return None;
         }
         self.tree.write(&lock, place.at, 1, new.word());
@@ -413,7 +440,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         let (height, below) = match root {
             // The root's word has no dirty mark to copy: assume dirty, and let a scan find out.
             Entry::Node { node, .. } => (node.level + 1, root.with_dirty(true)),
-            Entry::Folio { folio, .. } => (Self::level_of(folio.order), root),
+            Entry::Folio { .. } | Entry::Away { .. } => (Self::level_of(root.order()), root),
             Entry::Empty | Entry::Note { .. } => {
                 (level.max(Tree::<A, H>::height(page)), Entry::Empty)
             }

@@ -1,6 +1,6 @@
 //! The index beside an ordered map: any places, orders and marks, at any depth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -19,15 +19,46 @@ use crate::stats::Counters;
 /// An operation on an index. Places are aligned to the order.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Insert { page: u64, order: u8 },
-    Remove { page: u64, note: bool },
-    Dirty { page: u64, dirty: bool },
-    Find { page: u64 },
-    Next { page: u64, pages: u64 },
-    Empty { page: u64, order: u8 },
-    Prune { page: u64, pages: u64 },
-    Join { page: u64, order: u8 },
-    Part { page: u64, from: u64, pages: u64 },
+    Insert {
+        page: u64,
+        order: u8,
+    },
+    Remove {
+        page: u64,
+        note: bool,
+    },
+    Dirty {
+        page: u64,
+        dirty: bool,
+    },
+    Find {
+        page: u64,
+    },
+    Next {
+        page: u64,
+        pages: u64,
+    },
+    Empty {
+        page: u64,
+        order: u8,
+    },
+    Prune {
+        page: u64,
+        pages: u64,
+    },
+    Join {
+        page: u64,
+        order: u8,
+    },
+    Part {
+        page: u64,
+        from: u64,
+        pages: u64,
+    },
+    /// The content leaves memory, or comes back.
+    Leave {
+        page: u64,
+    },
 }
 
 /// Pages near each other, at the edges of nodes, and far away.
@@ -54,13 +85,16 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(page, order)| Op::Join { page, order }),
         2 => (page(), 0..600_u64, 1..600_u64)
             .prop_map(|(page, from, pages)| Op::Part { page, from, pages }),
+        3 => page().prop_map(|page| Op::Leave { page }),
     ]
 }
 
-/// The expected content of the index: by the first page, the folio and whether it is dirty.
+/// The expected content of the index: by the first page, the folio and whether it is dirty. The
+/// folios of those that are away have left.
 #[derive(Default)]
 struct Naive {
     folios: BTreeMap<u64, (Folio, bool)>,
+    away: BTreeSet<u64>,
 }
 
 impl Naive {
@@ -68,6 +102,25 @@ impl Naive {
         let (&start, &(folio, dirty)) = self.folios.range(..=page).next_back()?;
         let pages = FilePages::new(start, start + folio.order.pages());
         pages.contains(page).then_some((pages, folio, dirty))
+    }
+
+    fn entry(&self, start: u64) -> Entry {
+        let (folio, dirty) = self.folios[&start];
+        match self.away.contains(&start) {
+            true => Entry::Away { place: folio.head.get(), order: folio.order },
+            false => Entry::Folio { folio, dirty },
+        }
+    }
+
+    /// The first folio in memory that has a page in `pages`.
+    fn next_here(&self, mut pages: FilePages, dirty: bool) -> Option<(Folio, FilePages)> {
+        loop {
+            let (folio, at) = self.next(pages, dirty)?;
+            if !self.away.contains(&at.start) {
+                return Some((folio, at));
+            }
+            pages = FilePages::new(at.end, pages.end);
+        }
     }
 
     fn next(&self, pages: FilePages, dirty: bool) -> Option<(Folio, FilePages)> {
@@ -128,19 +181,35 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
                     let stranger = Folio { head: Pfn::new(1), order: Order::ZERO };
                     return assert!(!self.index.remove(page, stranger, None));
                 };
-                assert!(self.index.remove(pages.start, folio, note.then_some(Note::Small)));
+                let entry = self.naive.entry(pages.start);
+                let gone = match self.naive.away.remove(&pages.start) {
+                    true => {
+                        let is_it = |now| now == entry;
+                        let (order, nothing) = (folio.order, Entry::Empty);
+                        self.index.exchange(pages.start, order, is_it, nothing, || true).is_some()
+                    }
+                    false => self.index.remove(pages.start, folio, note.then_some(Note::Small)),
+                };
+                assert!(gone);
                 self.naive.folios.remove(&pages.start);
             }
             Op::Dirty { page, dirty } => {
                 let Some((pages, folio, _)) = self.naive.at(page) else { return };
-                assert!(self.index.set_dirty(pages.start, folio, dirty));
+                let is_here = !self.naive.away.contains(&pages.start);
+                assert_eq!(self.index.set_dirty(pages.start, folio, dirty), is_here);
+                if !is_here {
+                    return;
+                }
                 self.naive.folios.insert(pages.start, (folio, dirty));
             }
             Op::Find { page } => self.find(page),
             Op::Next { page, pages } => {
                 let pages = FilePages::new(page, page + pages);
-                assert_eq!(self.index.next(pages), self.naive.next(pages, false));
-                assert_eq!(self.index.next_dirty(pages), self.naive.next(pages, true));
+                assert_eq!(self.index.next(pages), self.naive.next_here(pages, false));
+                assert_eq!(self.index.next_dirty(pages), self.naive.next_here(pages, true));
+                let next = self.naive.next(pages, false).map(|(_, at)| at);
+                let due = next.map(|at| (self.naive.entry(at.start), at));
+                assert_eq!(self.index.next_content(pages), due);
             }
             Op::Empty { page, order } => self.empty(page, Order::new(order)),
             Op::Prune { page, pages } => {
@@ -149,7 +218,24 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
             }
             Op::Join { page, order } => self.join(page, Order::new(order)),
             Op::Part { page, from, pages } => self.part(page, from, pages),
+            Op::Leave { page } => self.leave(page),
         }
+    }
+
+    /// Exchanges a folio for the place of its content, or the other way.
+    fn leave(&mut self, page: u64) {
+        let Some((at, folio, _)) = self.naive.at(page) else { return };
+        let before = self.naive.entry(at.start);
+        // A folio that leaves is clean here.
+        self.naive.folios.insert(at.start, (folio, false));
+        if !self.naive.away.remove(&at.start) {
+            self.naive.away.insert(at.start);
+        }
+        let (now, order) = (self.naive.entry(at.start), folio.order);
+        let is_it = |there| there == before;
+        assert!(self.index.exchange(at.start, order, is_it, now, || false).is_none());
+        assert!(self.index.exchange(at.start, order, is_it, now, || true).is_some());
+        assert!(self.index.exchange(at.start, order, is_it, now, || true).is_none());
     }
 
     /// Makes one folio of all in a block, if none reaches beyond it.
@@ -160,6 +246,12 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
             self.naive.folios.range(block.start..block.end).map(|(start, _)| *start).collect();
         let covered =
             self.naive.at(block.start).is_some_and(|(at, ..)| at.count() >= block.count());
+        if there.iter().any(|start| self.naive.away.contains(start)) && !covered {
+            let folio = Folio { head: Pfn::new(1), order };
+            return assert!(!self.index.join(block.start, folio, &|_| true, &mut |_| {
+                panic!("some of the block is away")
+            }));
+        }
         if u32::from(order.get()) > bits || covered {
             return;
         }
@@ -190,9 +282,10 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
     /// Divides the folio at `page`: `pages` of it leave the index, and the others become single.
     fn part(&mut self, page: u64, from: u64, pages: u64) {
         let Some((at, folio, dirty)) = self.naive.at(page) else { return };
+        let (whole, away) = (self.naive.entry(at.start), self.naive.away.contains(&at.start));
         let mut spare = None;
         let low = loop {
-            match self.index.lower(at.start, folio, &mut spare) {
+            match self.index.lower(at.start, whole, &mut spare) {
                 Ok(low) => break low,
                 Err(_) => {
                     let run =
@@ -212,21 +305,28 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
         let gone = FilePages::new(at.start + from, at.start + from + pages);
         let kept = (at.start..at.end).filter(|page| !gone.contains(*page));
         let part = |page| Folio { head: folio.head.add(page - at.start), order: Order::ZERO };
-        assert!(self.index.part(
-            at.start,
-            folio,
-            kept.clone().rev().map(|page| (page, part(page)))
-        ));
+        let parts = kept.clone().rev().map(|page| {
+            let folio = part(page);
+            let place = folio.head.get();
+            let order = folio.order;
+            match away {
+                true => (page, Entry::Away { place, order }),
+                false => (page, Entry::Folio { folio, dirty: false }),
+            }
+        });
+        assert!(self.index.part(at.start, whole, parts));
         self.naive.folios.remove(&at.start);
+        if self.naive.away.remove(&at.start) {
+            self.naive.away.extend(kept.clone());
+        }
         self.naive.folios.extend(kept.map(|page| (page, (part(page), dirty))));
     }
 
     fn find(&self, page: u64) {
-        let found = match self.index.find(page) {
-            (Entry::Folio { folio, dirty }, pages) => Some((pages, folio, dirty)),
-            _ => None,
-        };
-        assert_eq!(found, self.naive.at(page), "page {page}");
+        let (entry, pages) = self.index.find(page);
+        let found = entry.has_content().then_some((entry, pages));
+        let due = self.naive.at(page).map(|(at, ..)| (self.naive.entry(at.start), at));
+        assert_eq!(found, due, "page {page}");
     }
 
     fn empty(&self, page: u64, most: Order) {

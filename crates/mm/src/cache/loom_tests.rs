@@ -9,8 +9,8 @@ use quire_arch::X86_64;
 use quire_hw::FrameRun;
 use quire_units::{FrameSpan, Order, Pfn};
 
-use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, Note};
-use crate::folio::Folio;
+use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, Note, identity};
+use crate::folio::{Folio, FolioFlags, Folios};
 use crate::phys::{Kind, Meta, Slot};
 use crate::radix::Tree;
 
@@ -28,7 +28,8 @@ type Model = Index<'static, X86_64, Board>;
 /// An empty index, leaked: the threads of a model need data that lives for ever.
 fn bare() -> Model {
     let board: &'static Board = Box::leak(Box::new(Board::new()));
-    let slots: Vec<Slot> = (0..NODES).map(|_| Slot::default()).collect();
+    // One more for a folio.
+    let slots: Vec<Slot> = (0..=NODES).map(|_| Slot::default()).collect();
     let file: &'static File = Box::leak(Box::new(File::default()));
     Index::new(board, Meta::new(Pfn::new(0), slots.leak()), file, FileId(0))
 }
@@ -55,6 +56,10 @@ fn leaked() -> Model {
 /// The folio of `order` at a page.
 fn folio(page: u64, order: u8) -> Folio {
     Folio { head: Pfn::new(1 << 20 | page << 4 | u64::from(order) << 10), order: Order::new(order) }
+}
+
+fn entry_of(folio: Folio) -> Entry {
+    Entry::Folio { folio, dirty: false }
 }
 
 fn put(index: Model, page: u64, order: u8) -> Folio {
@@ -153,8 +158,8 @@ fn loom_b4_a_folio_that_is_parted_beside_a_sweep_leaves_dirty_parts() {
         let whole = put(index, 0, 1);
         assert!(index.set_dirty(0, whole, true));
         let other = thread::spawn(move || swept(index));
-        let parts = [1, 0].map(|page| (page, folio(page, 0)));
-        assert!(index.part(0, whole, parts.into_iter()));
+        let parts = [1, 0].map(|page| (page, entry_of(folio(page, 0))));
+        assert!(index.part(0, entry_of(whole), parts.into_iter()));
         assert_eq!(other.join().expect("no thread panics"), Some(0));
         let dirty =
             [0, 1].map(|page| matches!(index.find(page).0, Entry::Folio { dirty, .. } if dirty));
@@ -177,6 +182,51 @@ fn loom_b4_a_lookup_beside_a_change_of_folios_finds_one() {
         let next = index.next(FilePages::new(1, 2));
         assert!(next.is_some_and(|(_, at)| at.contains(1)), "{next:?}");
         other.join().expect("no thread panics");
+    });
+}
+
+/// A folio leaves for a swap device, and comes back, beside a reader: it is held by the reader, or
+/// leaves; and the reader finds it, or its slots, and never nothing.
+#[test]
+fn loom_d9_a_folio_that_a_reader_holds_does_not_leave() {
+    loom::model(|| {
+        let index = leaked();
+        let meta = index.tree.meta;
+        let folio = Folio { head: Pfn::new(NODES as u64), order: Order::ZERO };
+        let (own, slot) = (identity(FileId(0), 1), identity(FileId(1), 9));
+        let run = meta.forge(folio.span(), false);
+        let folios = Folios::new(meta);
+        folios.adopt_cached(&run, folio.order, own, FolioFlags::UPTODATE);
+        index.insert(1, folio, &mut None).expect("its node is there");
+        let reader = thread::spawn(move || {
+            let (entry, _) = index.find(1);
+            assert!(entry.has_content(), "it was never away and not in memory");
+            match entry {
+                Entry::Folio { folio, .. } => {
+                    let held = folios.cached(folio.head, own).is_some_and(|it| it.hold());
+                    (held, held && folios.known(folio).1 == own)
+                }
+                _ => (false, false),
+            }
+        });
+        let secluded = {
+            let cached = folios.cached(folio.head, own).expect("it is the file's");
+            cached.learn(cached.known() | FolioFlags::SECLUDED);
+            drop(cached);
+            folios.is_indexed_only(folio)
+        };
+        let (away, here) = (Entry::Away { place: 9, order: folio.order }, entry_of(folio));
+        let judge = |known: FolioFlags, alone: bool| alone.then_some(known - FolioFlags::SECLUDED);
+        let leave = || folios.reidentify(folio, (own, slot), judge);
+        let left = index.exchange(1, Order::ZERO, |now| now == here, away, leave).is_some();
+        if left {
+            let back = || folios.reidentify(folio, (slot, own), |known, _| Some(known));
+            assert!(index.exchange(1, Order::ZERO, |now| now == away, here, back).is_some());
+        }
+        let (held, is_its) = reader.join().expect("no thread panics");
+        // A reader that came before the mark, or after the return, has it.
+        assert!(!held || is_its || left, "it was another file's while it was held");
+        assert!(secluded || !left, "it left while a reader held it");
     });
 }
 
@@ -273,8 +323,8 @@ fn loom_b4_a_lookup_beside_a_parting_finds_a_folio() {
         let index = leaked();
         let whole = put(index, 0, 1);
         let other = thread::spawn(move || {
-            let parts = [1, 0].map(|page| (page, folio(page, 0)));
-            assert!(index.part(0, whole, parts.into_iter()));
+            let parts = [1, 0].map(|page| (page, entry_of(folio(page, 0))));
+            assert!(index.part(0, entry_of(whole), parts.into_iter()));
         });
         let (entry, at) = index.find(1);
         assert!(matches!(entry, Entry::Folio { .. }) && at.contains(1), "{entry:?} at {at:?}");

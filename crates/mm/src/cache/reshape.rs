@@ -71,7 +71,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
                     folios += 1;
                 }
                 Entry::Empty | Entry::Note { .. } => {}
-                Entry::Folio { .. } | Entry::Node { .. } => return false,
+                Entry::Folio { .. } | Entry::Away { .. } | Entry::Node { .. } => return false,
             }
         }
         if folios == 0 {
@@ -94,7 +94,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         true
     }
 
-    /// Moves the word of `folio`, which is at `page`, to a node of the lowest level, so that its
+    /// Moves the word of `whole`, the content at `page`, to a node of the lowest level, so that its
     /// parts have places there. A node that is needed is made of the frame in `spare`. Returns
     /// whether the word is there now: a folio that is larger than such a node stays where it is.
     ///
@@ -103,55 +103,55 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
     pub(crate) fn lower(
         &self,
         page: u64,
-        folio: Folio,
+        whole: Entry,
         spare: &mut Option<FrameRun>,
     ) -> Result<bool, InsertLack> {
-        if folio.order.get() as u32 > Self::BITS {
+        if whole.order().get() as u32 > Self::BITS {
             return Ok(false);
         }
         loop {
-            match self.place_of(page, folio.order) {
-                None => self.raise(page, Self::level_of(folio.order), spare)?,
+            match self.place_of(page, whole.order()) {
+                None => self.raise(page, Self::level_of(whole.order()), spare)?,
                 Some(place) if place.node.level == 0 => return Ok(true),
                 Some(Spot { node, at, .. }) => {
                     let Some(lock) = self.tree.lock(node, page) else { continue };
                     let now = self.entry(node, at);
-                    let dirty = match now {
-                        Entry::Folio { folio: here, dirty } if here == folio => dirty,
-                        _ => return Ok(false),
-                    };
+                    if !now.is_of(whole) {
+                        return Ok(false);
+                    }
                     let node = self.tree.adopt(spare, page, node.level - 1);
                     let node = node.ok_or(InsertLack::Node)?;
                     let lower = self.tree.lock(node, page).ok_or(InsertLack::Node)?;
                     self.tree.write(&lower, 0, 1, now.word());
                     self.tree.add_used(&lower, 1);
-                    self.tree.write(&lock, at, 1, Entry::Node { node, dirty }.word());
+                    let link = Entry::Node { node, dirty: now.is_dirty() };
+                    self.tree.write(&lock, at, 1, link.word());
                 }
             }
         }
     }
 
-    /// Puts `parts` of `folio`, which is at `page` and [low](Self::lower), in its place, each as
-    /// dirty as it is; its other pages leave the index. The parts come from the last to the first.
-    /// Returns whether the folio was there. The caller has `File::reshaping`.
+    /// Puts `parts` of `whole`, the content at `page`, which is [low](Self::lower), in its place,
+    /// each as dirty as it is; its other pages leave the index. The parts come from the last to the
+    /// first. Returns whether it was there. The caller has `File::reshaping`.
     pub(crate) fn part(
         &self,
         page: u64,
-        folio: Folio,
-        parts: impl Iterator<Item = (u64, Folio)>,
+        whole: Entry,
+        parts: impl Iterator<Item = (u64, Entry)>,
     ) -> bool {
-        let Ok((Spot { node, at, .. }, lock)) = self.locked(page, folio.order) else {
+        let Ok((Spot { node, at, .. }, lock)) = self.locked(page, whole.order()) else {
             return false;
         };
-        let dirty = match self.entry(node, at) {
-            Entry::Folio { folio: here, dirty } if here == folio && node.level == 0 => dirty,
-            _ => return false,
-        };
+        let now = self.entry(node, at);
+        if !now.is_of(whole) || node.level != 0 {
+            return false;
+        }
         let _changing = self.change_shape();
         let (mut more, mut first) = (0, 0);
-        for (page, folio) in parts {
+        for (page, part) in parts {
             let place = Tree::<A, H>::place(page, 0);
-            let word = Entry::Folio { folio, dirty }.word();
+            let word = part.with_dirty(now.is_dirty()).word();
             if place == at {
                 first = word;
             } else {

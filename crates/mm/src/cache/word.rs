@@ -1,8 +1,8 @@
 //! One word of the index.
 //!
 //! ```text
-//!   63                         12        7     6..2     1..0
-//!   | frame, or the note        |  0     |dirty| order  | kind |
+//!   63                         12      8      7     6..2     1..0
+//!   | frame, note, or place     |  0  |away| dirty| order  | kind |
 //! ```
 //!
 //! A word stands for the aligned block of its order that begins at its place. A folio of any order
@@ -26,6 +26,9 @@ pub(crate) enum Entry {
     Folio { folio: Folio, dirty: bool },
     /// No folio, but a note about a block of pages. It makes room for folios.
     Note { note: Note, order: Order },
+    /// A block of pages that has left memory: the place of its first page elsewhere. Those of the
+    /// others follow. `swap` knows what a place means.
+    Away { place: u64, order: Order },
 }
 
 /// A note about pages that are not in memory.
@@ -43,6 +46,8 @@ const FOLIO: u64 = 2;
 const NOTE: u64 = 3;
 const ORDER_AT: u32 = 2;
 const DIRTY: u64 = 1 << 7;
+/// Of a note: it is the place of pages that have left.
+const AWAY: u64 = 1 << 8;
 const REST_AT: u32 = 12;
 
 impl Entry {
@@ -56,6 +61,7 @@ impl Entry {
             FOLIO => {
                 Entry::Folio { folio: Folio { head: Pfn::new(rest), order: clamped(order) }, dirty }
             }
+            NOTE if word & AWAY != 0 => Entry::Away { place: rest, order: clamped(order) },
             NOTE => Entry::Note { note: Note::of(rest), order: clamped(order) },
             _ => Entry::Empty,
         }
@@ -67,6 +73,7 @@ impl Entry {
             Entry::Node { node, dirty } => return node.word() | if dirty { DIRTY } else { 0 },
             Entry::Folio { folio, dirty } => (FOLIO, folio.order.get(), dirty, folio.head.get()),
             Entry::Note { note, order } => (NOTE, order.get(), false, note.number()),
+            Entry::Away { place, order } => (NOTE | AWAY, order.get(), false, place),
         };
         kind | (order as u64) << ORDER_AT | if dirty { DIRTY } else { 0 } | rest << REST_AT
     }
@@ -80,15 +87,25 @@ impl Entry {
         }
     }
 
+    /// Whether it holds the content of `whole`, dirty or not.
+    pub(super) fn is_of(self, whole: Entry) -> bool {
+        self.has_content() && self.with_dirty(false) == whole.with_dirty(false)
+    }
+
     pub(crate) const fn is_dirty(self) -> bool {
         matches!(self, Entry::Node { dirty: true, .. } | Entry::Folio { dirty: true, .. })
     }
 
-    /// The order of the folio or the note; that of a page otherwise.
-    pub(super) const fn order(self) -> Order {
+    /// Whether it holds content of the file, here or elsewhere.
+    pub(crate) const fn has_content(self) -> bool {
+        matches!(self, Entry::Folio { .. } | Entry::Away { .. })
+    }
+
+    /// The order of its block; that of a page where it has none.
+    pub(crate) const fn order(self) -> Order {
         match self {
             Entry::Folio { folio, .. } => folio.order,
-            Entry::Note { order, .. } => order,
+            Entry::Note { order, .. } | Entry::Away { order, .. } => order,
             Entry::Empty | Entry::Node { .. } => Order::ZERO,
         }
     }

@@ -22,10 +22,13 @@ pub struct FileReport {
     pub pages: u64,
     /// Folios that are dirty.
     pub dirty: u64,
+    /// Pages that have left memory.
+    pub away: u64,
 }
 
 /// Verifies one file: the identity and the word count of each node of its index; that its folios
-/// are at their places, carry their identities, do not overlap, and begin before the file's end;
+/// are at their places, carry their identities, do not overlap, and begin before the file's end, as
+/// do the blocks of pages that have left;
 /// and that every link above a dirty folio is marked. Empty for a file that is not in use.
 ///
 /// # Errors
@@ -37,6 +40,7 @@ pub fn file<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, id: FileId) -> Result<FileR
     match root_of(file) {
         Entry::Node { node, .. } => walk.node(node, 0).map(drop)?,
         Entry::Folio { folio, .. } => walk.folio(folio, 0)?,
+        Entry::Away { .. } => walk.away(root_of(file), 0)?,
         Entry::Empty | Entry::Note { .. } => {}
     }
     let counted = Miscount::check(file.cached(), report.pages);
@@ -87,12 +91,24 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
                     self.report.dirty += marked as u64;
                     dirty |= marked;
                 }
+                Entry::Away { .. } => self.away(entry, page)?,
                 Entry::Empty | Entry::Note { .. } => {}
             }
         }
         let counted = slot.counts.load(Ordering::Relaxed);
         let counted = Miscount::check(counted, found);
         counted.map_err(|count| Violation::Present(frame, count)).and(Ok(dirty))
+    }
+
+    fn away(&mut self, entry: Entry, page: u64) -> Result<(), Violation> {
+        let pages = FilePages::block(page, entry.order());
+        let end = self.mm.base().file(self.id).map_or(0, |file| file.pages());
+        if pages.start != page || page < self.free_from || page >= end {
+            return Err(Violation::NotTheBlock(self.id, page));
+        }
+        self.free_from = pages.end;
+        self.report.away += pages.count();
+        Ok(())
     }
 
     fn folio(&mut self, folio: Folio, page: u64) -> Result<(), Violation> {

@@ -5,15 +5,15 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
 use super::Violation;
-use crate::cache::FilePages;
+use crate::cache::{Entry, FILE_PAGES_MAX, FilePages};
 use crate::mm::Mm;
 use crate::space::Space;
 use crate::swap::{SlotFault, Swap, SwapEntry};
 use crate::table::{Marks, Sight};
 
-/// Verifies all swap devices against the entries of `spaces`, which must be all spaces: each slot
-/// counts its entries (I10), an exclusive entry is the only one, a slot is cached exactly where its
-/// file has a folio, and none is lost.
+/// Verifies all swap devices against the entries of `spaces`, which must be all spaces, and of
+/// files: each slot counts its entries (I10), an exclusive entry or a file's is the only one, a
+/// slot is cached exactly where its file has a folio, and none is lost.
 pub(super) fn check_swap<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
@@ -27,6 +27,19 @@ pub(super) fn check_swap<A: Arch, H: Hardware>(
             {
                 let slots = FilePages::new(entry.slot, entry.slot + seen.pages.count());
                 device.slots.tally(slots, entry.exclusive);
+            }
+        }
+    }
+    for id in mm.files().ids() {
+        let Ok(index) = mm.base().index(id) else { continue };
+        let mut left = FilePages::new(0, FILE_PAGES_MAX);
+        while let Some((entry, at)) = index.next_content(left) {
+            left = FilePages::new(at.end, left.end);
+            if let Entry::Away { place, .. } = entry
+                && let SwapEntry { device, slot, .. } = SwapEntry::at(place)
+                && let Some(device) = mm.base().device(device)
+            {
+                device.slots.tally(FilePages::new(slot, slot + at.count()), true);
             }
         }
     }

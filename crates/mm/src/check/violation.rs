@@ -31,6 +31,9 @@ pub enum Violation {
     /// This folio, at the place of this page in this file's index, has another identity, is not
     /// aligned, overlaps another, or lies beyond the file's end.
     NotThePage(Folio, FileId, u64),
+    /// The pages that have left memory at the place of this page in this file's index are not
+    /// aligned, overlap others, or lie beyond the file's end.
+    NotTheBlock(FileId, u64),
     /// This slot of the swap device with this file contradicts the page tables or the file.
     #[cfg(feature = "swap")]
     Slot(FileId, u64, SlotFault),
@@ -115,6 +118,9 @@ impl fmt::Display for Violation {
             }
             Self::NotThePage(folio, id, page) => {
                 write!(f, "{folio:?} is not page {page} of file {}", id.0)
+            }
+            Self::NotTheBlock(id, page) => {
+                write!(f, "no block of file {} that has left can be at page {page}", id.0)
             }
             #[cfg(feature = "swap")]
             Self::Slot(id, slot, fault) => {

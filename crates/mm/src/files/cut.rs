@@ -8,7 +8,7 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::FrameSpan;
+use quire_units::{FrameSpan, Order};
 
 use super::{Files, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
@@ -24,7 +24,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// other references. Private copies stay. `spaces` must be all that may map the file.
     ///
     /// # Errors
-    /// [`Error::NoFile`]; [`Error::Invalid`] for a file with a store.
+    /// [`Error::NoFile`]; [`Error::Invalid`] for a file with a store; [`Error::NoMemory`] when the
+    /// pages at an end of the hole are on a swap device together with others, and there is no frame
+    /// to record that: the hole ends there. Repeat the call.
     pub fn punch(
         &self,
         id: FileId,
@@ -35,17 +37,29 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if file.store() != Some(Store::Memory) {
             return Err(Error::Invalid);
         }
-        file.cut(pages, spaces);
-        Ok(())
+        file.cut(pages, spaces)
     }
 }
 
 impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
-    /// Ends the pages `gone` of all folios in memory: a folio that cannot be split now gets zeroes
-    /// there.
-    pub(crate) fn cut(&self, gone: FilePages, spaces: &(impl AllSpaces<A> + ?Sized)) {
+    /// Ends the pages `gone` of all folios in memory, and those that are elsewhere: a folio that
+    /// cannot be split now gets zeroes there.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] where pages that are elsewhere cannot be split.
+    pub(crate) fn cut(
+        &self,
+        gone: FilePages,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> Result<(), Error> {
         let (mut left, mut tried) = (gone, gone.start);
-        while let Some((folio, at)) = self.index.next(left) {
+        while let Some((entry, at)) = self.index.next_content(left) {
+            let Entry::Folio { folio, .. } = entry else {
+                if self.cut_away(entry, at, gone)? {
+                    left = FilePages::new(at.end, left.end);
+                }
+                continue;
+            };
             let window = FilePages::block(at.start, POPULATE_ORDER).intersect(gone);
             if window.covers(at) && at.start >= tried {
                 tried = window.end;
@@ -62,6 +76,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             }
         }
         self.index.prune(gone, &mut |run| self.base().free(run));
+        Ok(())
     }
 
     /// Takes the folios that lie wholly in `pages` out of their file, if none of them has another
@@ -106,7 +121,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         }
         let reshaping = self.reshaping();
         let is_ours = self.seclude(at, spaces).is_ok() && self.is_in(folio, at);
-        let freed = is_ours && self.part(folio, at, gone);
+        let freed = is_ours && self.part(folio, at, gone, folio.order);
         if !freed {
             self.readmit(at);
         }
@@ -129,16 +144,18 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         is_it(self.index.find(at.start).0) && self.base().folios().is_secluded(folio)
     }
 
-    /// Splits a secluded folio, and frees its pages that are `gone`; fails without a frame for a
-    /// node, or where the folio is larger than one.
-    fn part(&self, folio: Folio, at: FilePages, gone: FilePages) -> bool {
+    /// Splits a secluded folio into folios of up to `most`, and frees its pages that are `gone`;
+    /// fails without a frame for a node, or where the folio is larger than one. The caller is
+    /// reshaping the file.
+    pub(crate) fn part(&self, folio: Folio, at: FilePages, gone: FilePages, most: Order) -> bool {
         let folios = self.base().folios();
         if gone == at {
             self.drop_secluded(folio, at);
             return true;
         }
         // Its parts need a node of the lowest level.
-        let lower = self.base().with_spare(|spare| self.index.lower(at.start, folio, spare));
+        let whole = Entry::Folio { folio, dirty: false };
+        let lower = self.base().with_spare(|spare| self.index.lower(at.start, whole, spare));
         if lower != Ok(true) {
             return false;
         }
@@ -151,8 +168,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let (run, tail) = run.split_at(gone.end - at.start);
         let (head, freed) = run.split_at(gone.start - at.start);
         let page_of = |part: Folio| at.start + part.head.offset_from(folio.head);
-        let parts =
-            |span: FrameSpan| span.blocks(folio.order).map(|(head, order)| Folio { head, order });
+        let parts = |span: FrameSpan| span.blocks(most).map(|(head, order)| Folio { head, order });
         let kept = [head.span(), tail.span()].into_iter().flat_map(parts);
         let mut first = None;
         for mut left in [head, tail] {
@@ -171,13 +187,14 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
                 }
             }
         }
-        let parted = self.index.part(at.start, folio, kept.map(|part| (page_of(part), part)));
+        let kept = kept.map(|folio| (page_of(folio), Entry::Folio { folio, dirty: false }));
+        let parted = self.index.part(at.start, whole, kept);
         debug_assert!(parted, "a secluded folio stays in its index");
         match first {
             Some((run, part)) => folios.readopt(run, part),
             None => folios.unadopt(folio),
         }
-        self.base().free(freed);
+        self.base().free(Some(freed).filter(|freed| freed.count() > 0));
         self.count_cached(-(gone.count() as i64));
         true
     }

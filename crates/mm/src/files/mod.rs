@@ -11,12 +11,16 @@
 //!
 //! **Never** chooses victims; talks to a device. **Next room**: `paging`.
 
+#[cfg(feature = "swap")]
+mod away;
 mod balance;
 mod cut;
 mod failed;
 #[cfg(feature = "swap")]
 mod moved;
 mod drop;
+#[cfg(not(feature = "swap"))]
+mod no_away;
 mod read;
 mod reshape;
 mod open;
@@ -28,7 +32,7 @@ mod writeback;
 pub(crate) use balance::Kind;
 pub(crate) use open::OpenFile;
 #[cfg(feature = "swap")]
-pub(crate) use read::usable;
+pub(crate) use open::usable;
 pub use read::{Held, ReadFailed};
 pub(crate) use reshape::Bound;
 pub use writeback::{Write, WriteFailed};

@@ -2,8 +2,9 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, OrderSet, Pfn};
+use quire_units::{FrameSpan, Order, OrderSet};
 
+use super::open::usable;
 use super::{Files, OpenFile};
 use crate::base::{Error, Need, Stop};
 use crate::cache::{
@@ -75,6 +76,15 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         Ok(self.base().index(id)?.next(pages).map(|(_, at)| at))
     }
 
+    /// The same for pages with content: those that are in memory, and of a file in memory also
+    /// those that are on a swap device.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn next_content(&self, id: FileId, pages: FilePages) -> Result<Option<FilePages>, Error> {
+        Ok(self.base().index(id)?.next_content(pages).map(|(_, at)| at))
+    }
+
     /// How many pages of a file are in memory in folios of `order` or larger. The walk visits at
     /// most two folios of each block of that order.
     ///
@@ -96,7 +106,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// is its next reading, up to 512 pages. Returns also the pages worth reading next.
     ///
     /// # Errors
-    /// [`Need::Read`] and [`Need::Wait`] when the page is not in memory yet; [`Error::NoFile`];
+    /// [`Need::Read`] and [`Need::Wait`] when the page is not in memory yet: of the file, or of the
+    /// swap device that has the page of a file in memory; [`Error::NoFile`];
     /// [`Error::Invalid`] beyond the file's end; [`Error::Failed`] when the page could not be read;
     /// [`Error::Poisoned`] when its memory failed; [`Error::NoMemory`] for a page of a file in
     /// memory that was never written.
@@ -135,6 +146,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                     let plan = |window| Reads::new(id, window, None);
                     return Ok((held, ahead.flatten().map(plan)));
                 }
+                (Entry::Away { .. }, _) => file.come_back(wanted.start)?,
                 _ if file.store() == Some(Store::Memory) => {
                     file.bring(wanted.start, OrderSet::EMPTY, &mut || {})?;
                 }
@@ -368,19 +380,10 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let smallest = self.smallest();
         let fits = |order: &Order| {
             let block = FilePages::block(page, *order);
-            within.covers(block) && self.index.next(block).is_none()
+            within.covers(block) && self.index.next_content(block).is_none()
         };
         let large = sizes.descending(smallest.up()).filter(fits);
         self.base().first_free(large, smallest)
-    }
-
-    /// Reports to the caller that wants `page`, once, that it could not be read.
-    pub(crate) fn take_read_error(&self, entry: Entry, page: u64) -> Result<(), Error> {
-        if matches!(entry, Entry::Note { note: Note::Failed, .. }) {
-            self.index.note(page, self.smallest(), Note::Small);
-            return Err(Error::Failed(self.index.id, page));
-        }
-        Ok(())
     }
 
     /// The first page from `page` on, among `most` and the one after them, that is not in memory.
@@ -404,16 +407,5 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             at = pages.start;
         }
         page - at
-    }
-}
-
-/// Whether a program may read memory that has `known`; `frame` is the wanted part of it.
-pub(crate) fn usable(known: FolioFlags, file: FileId, frame: Pfn) -> Result<(), Stop> {
-    if known.contains(FolioFlags::POISONED) {
-        Err(Error::Poisoned(frame).into())
-    } else if known.contains(FolioFlags::UPTODATE) {
-        Ok(())
-    } else {
-        Err(Need::Wait(file).into())
     }
 }

@@ -133,15 +133,17 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         self.showing(space, pages).try_for_each(|(_, span)| act(&mut change, span))
     }
 
+    /// Whether `folio` is a secluded one of `pages`.
+    pub(crate) fn is_secluded(&self, folio: Folio, pages: FilePages) -> bool {
+        let (known, owner) = self.base().folios().known(folio);
+        known.contains(FolioFlags::CACHED | FolioFlags::SECLUDED)
+            && file_of(owner) == self.index.id
+            && pages.contains(page_of(owner))
+    }
+
     /// Unmaps the secluded folios of `pages` from a space.
     fn detach_secluded(&self, space: &Space<A>, pages: FilePages) {
-        let folios = self.base().folios();
-        let such = |folio: Folio| {
-            let (known, owner) = folios.known(folio);
-            known.contains(FolioFlags::CACHED | FolioFlags::SECLUDED)
-                && file_of(owner) == self.index.id
-                && pages.contains(page_of(owner))
-        };
+        let such = |folio: Folio| self.is_secluded(folio, pages);
         let mut gather = Gather::new();
         let _taking = space.taking();
         for (_, span) in self.showing(space, pages) {

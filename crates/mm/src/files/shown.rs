@@ -4,7 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Access, Order, OrderSet, PageSpan, Prot};
 
-use super::read::usable;
+use super::open::usable;
 use super::{Files, OpenFile};
 use crate::base::{Error, Need, Stop};
 use crate::cache::{
@@ -38,6 +38,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
         let leaf = leaf_order(&file.index, fault);
         if fault.area.flags.intersects(AreaFlags::WATCH) {
+            // Pages that have left are not missing.
+            file.come_back(fault.at)?;
+            let leaf = leaf.or_else(|| leaf_order(&file.index, fault));
             file.tell_watcher(fault, leaf.is_some(), how.access)?;
         }
         let Some(leaf) = leaf else {
@@ -131,6 +134,9 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             // Otherwise it was read, dropped, or mapped by another CPU meanwhile.
             let cached = self.cached(pages.start, folio);
             return cached.map_or(Ok(()), |cached| usable(cached.known(), self.index.id, frame));
+        }
+        if let Entry::Away { .. } = entry {
+            return self.come_back(fault.at);
         }
         if self.store() == Some(Store::Memory) {
             let advice = Advice::of(fault.area.flags);

@@ -6,7 +6,7 @@ use quire_units::PageSpan;
 
 use super::{Files, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
-use crate::cache::{FILE_PAGES_MAX, FileId, FilePages, Note, Store};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Note, Store};
 use crate::folio::Folio;
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
@@ -20,8 +20,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] for a file that is too large; [`Error::NoMemory`] when
-    /// a leaf across the end must be split and there is no frame for that: the file is shorter, and
-    /// some pages beyond its end may still be mapped. Repeat the call.
+    /// a leaf across the end, or a block on a swap device, must be split and there is no frame for
+    /// that: the file is shorter, and some pages beyond its end may still be mapped or kept. Repeat
+    /// the call.
     pub fn truncate(
         &self,
         id: FileId,
@@ -32,7 +33,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if pages > FILE_PAGES_MAX {
             return Err(Error::Invalid);
         }
-        let grows = pages >= file.pages();
+        let grows = pages > file.pages();
         file.set_pages(pages);
         if grows {
             return Ok(());
@@ -47,8 +48,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
             }));
         });
-        file.cut(beyond, spaces);
-        done
+        done.and(file.cut(beyond, spaces))
     }
 
     /// Ends the use of a file. No area maps it any more. Reads under way are dropped when they end.
@@ -104,12 +104,18 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         removed
     }
 
-    /// Takes the folios that lie wholly in `pages` out of their file.
+    /// Takes the folios that lie wholly in `pages` out of their file, and forgets those that are
+    /// elsewhere.
     fn drop_pages(&self, pages: FilePages) {
         let mut left = pages;
-        while let Some((folio, at)) = self.index.next(left) {
+        while let Some((entry, at)) = self.index.next_content(left) {
             left = FilePages::new(at.end, left.end);
-            if pages.covers(at) && !self.drop_folio(at.start, folio) {
+            let dropped = match entry {
+                _ if !pages.covers(at) => true,
+                Entry::Folio { folio, .. } => self.drop_folio(at.start, folio),
+                _ => self.drop_away(entry, at),
+            };
+            if !dropped {
                 // Another CPU is about to take it out, or has inserted another folio.
                 left = FilePages::new(at.start, left.end);
                 spin_loop();

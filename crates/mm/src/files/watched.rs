@@ -110,7 +110,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             return Err(missing.into());
         }
         let pages = match answer {
-            Answer::Cached => file.cached_from(wanted),
+            Answer::Cached => {
+                file.come_back(fault.at)?;
+                file.cached_from(wanted)
+            }
             _ => file.answer_missing(view, fault, wanted, answer)?,
         };
         let around = PageSpan::new(fault.page, fault.page.add(pages.end - fault.at));

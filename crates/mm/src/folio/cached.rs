@@ -69,6 +69,32 @@ impl<'m> Folios<'m> {
         })
     }
 
+    /// Makes the pages that `folio` holds, those of `from`, the pages of `to`, another file, which
+    /// takes over the reference of the first one's index. `judge` gets the facts recorded about it,
+    /// and whether that reference is the only hold on it, and returns the facts from now on, or
+    /// `None`: then nothing has changed. All of it is one step, with the slot locked.
+    pub(crate) fn reidentify(
+        &self,
+        folio: Folio,
+        (from, to): (u64, u64),
+        judge: impl FnOnce(FolioFlags, bool) -> Option<FolioFlags>,
+    ) -> bool {
+        let Some(_lock) = self.meta.lock(folio.head) else { return false };
+        let slot = self.meta.at(folio.head);
+        let (state, known) = (slot.state(), FolioFlags::of(slot.state()));
+        let is_it = state.kind() == Kind::Folio
+            && state.order() == folio.order.get()
+            && known.contains(FolioFlags::CACHED)
+            && slot.owner.load(Ordering::Relaxed) == from;
+        if !is_it {
+            return false;
+        }
+        let Some(now) = judge(known, self.is_indexed_only(folio)) else { return false };
+        slot.owner.store(to, Ordering::Relaxed);
+        slot.set_state(state.with_flags(now.bits()));
+        true
+    }
+
     /// Lets `change` alter the facts recorded about `folio`, with its slot locked. Returns whether
     /// it did.
     fn revise(&self, folio: Folio, change: impl FnOnce(&mut FolioFlags)) -> bool {

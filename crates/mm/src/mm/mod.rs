@@ -29,6 +29,10 @@ mod compact_tests;
 mod meanwhile_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod group_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod shared_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod shared_lives;
 
 pub use frames::{FrameInfo, FrameUse};
 pub use manager::{Mm, Parts};

@@ -38,6 +38,27 @@ pub(crate) enum Purpose {
     Pack,
 }
 
+/// The folios that are paged out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Those that no other space maps (`MADV_PAGEOUT`).
+    Own,
+    /// Those of other spaces as well: all spaces are searched for their mappings.
+    All,
+}
+
+/// The limits of a page-out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    pub(crate) whose: Scope,
+    /// Rounds of aging without an access to a folio.
+    pub(crate) idle: u32,
+    /// The most pages, or a folio more.
+    pub(crate) pages: u64,
+    /// The reason for which the folios leave.
+    pub(crate) purpose: Purpose,
+}
+
 /// The reason why a folio does not leave.
 pub(super) enum Obstacle {
     /// It has another user or a pin, or there are no slots.
@@ -78,7 +99,11 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     /// Slots for a folio of `order`, on the first device that has a free run of them: for a move
     /// on a device for moves, if there is one.
-    fn take_slots(&self, order: Order, purpose: Purpose) -> Option<(Device<'_, A, H>, FilePages)> {
+    pub(super) fn take_slots(
+        &self,
+        order: Order,
+        purpose: Purpose,
+    ) -> Option<(Device<'_, A, H>, FilePages)> {
         let (base, cpu) = (self.base(), self.base().hw.cpu().index());
         let first = |admits: Admits| {
             let such = base.swaps.iter().zip(0..).filter(|(swap, _)| swap.admits() == admits);
@@ -93,7 +118,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     }
 
     /// The largest order below `order` that has a free run of slots.
-    fn smaller_order(&self, order: Order) -> Option<Order> {
+    pub(super) fn smaller_order(&self, order: Order) -> Option<Order> {
         (0..order.get()).rev().map(Order::new).find(|&order| {
             let taken = self.take_slots(order, Purpose::Write);
             taken.map(|(device, slots)| device.slots.uncache(slots)).is_some()

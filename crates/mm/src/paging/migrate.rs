@@ -9,8 +9,7 @@ use quire_hw::Hardware;
 use quire_units::PageSpan;
 
 use super::Paging;
-use super::leave::{PagedOut, Purpose};
-use super::page_out::{Demand, Scope};
+use super::leave::{Demand, PagedOut, Purpose, Scope};
 use crate::base::{AllSpaces, Error};
 use crate::space::Space;
 use crate::stats::Event;

@@ -1,4 +1,4 @@
-//! Swap: anonymous folios leave memory whole, and come back by runs.
+//! Swap: anonymous folios and those of files in memory leave whole, and come back by runs.
 //!
 //! ```text
 //!   page_out:  hold ─► slots ─► swap entries ─► one flush ─► to be written
@@ -18,17 +18,16 @@ mod leave;
 mod migrate;
 mod mover;
 mod page_out;
+mod shared;
 mod swap;
 #[cfg(feature = "reclaim")]
 mod vacate;
 mod swap_in;
 
 pub(crate) use evict::Found;
-pub use leave::PagedOut;
-pub(crate) use leave::Purpose;
+pub(crate) use leave::{Demand, Purpose};
+pub use leave::{PagedOut, Scope};
 pub use migrate::Migrated;
-pub(crate) use page_out::Demand;
-pub use page_out::Scope;
 
 use quire_arch::Arch;
 

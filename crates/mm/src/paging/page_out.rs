@@ -25,7 +25,7 @@ use quire_units::{Order, PageSpan, Vpn};
 use super::Paging;
 use super::batch::Batch;
 use super::evict::{Found, Leaving};
-use super::leave::{Obstacle, PagedOut, Purpose};
+use super::leave::{Demand, Obstacle, PagedOut, Purpose, Scope};
 use crate::base::{AllSpaces, Error};
 use crate::folio::Folio;
 use crate::limits::PAGE_OUT_TRIES;
@@ -33,27 +33,6 @@ use crate::space::Space;
 use crate::swap::{Admits, Swap};
 use crate::sync::spin_loop;
 use crate::table::{Divided, Division, Gather};
-
-/// The folios that are paged out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// Those that no other space maps (`MADV_PAGEOUT`).
-    Own,
-    /// Those of other spaces as well: all spaces are searched for their mappings.
-    All,
-}
-
-/// The limits of a page-out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Demand {
-    pub(crate) whose: Scope,
-    /// Rounds of aging without an access to a folio.
-    pub(crate) idle: u32,
-    /// The most pages, or a folio more.
-    pub(crate) pages: u64,
-    /// The reason for which the folios leave.
-    pub(crate) purpose: Purpose,
-}
 
 /// Paging out of a span under way.
 struct PageOut<'a, A, H> {
@@ -65,12 +44,14 @@ struct PageOut<'a, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Pages the anonymous folios in `span` out. A folio that is only partly in the span is split,
-    /// and so is one without a free run of slots; if that fails, it stays.
+    /// Pages the anonymous folios in `span` out, and those of files in memory. A folio that is only
+    /// partly in the span is split, and so is one without a free run of slots; if that fails, and
+    /// where a folio of a file is partly in the span, it stays.
     /// [`next_write`](crate::Files::next_write) writes them, one device's file after the other;
     /// their memory is free with [`write_done`](crate::Files::write_done). Pages that were [freed
     /// lazily](crate::Spaces::free_lazily), and not written since, are lost instead, and free at
     /// once; without a swap device, no others leave.
+    ///
     /// # Errors
     /// [`Error::Invalid`] for pages that programs may not map.
     pub fn page_out(
@@ -81,7 +62,14 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<PagedOut, Error> {
         let demand = Demand { whose, idle: 0, pages: u64::MAX, purpose: Purpose::Write };
-        self.page_out_if(space, span, demand, &spaces).map(|(done, _)| done)
+        if !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
+        // Those that stay are counted by the second.
+        let shown = self.page_out_shown(space, span, demand, &spaces);
+        let (mut done, _) = self.page_out_if(space, span, demand, &spaces)?;
+        done.add(shown);
+        Ok(done)
     }
 
     /// The same for folios without an access for some rounds of aging, up to a number of pages; and

@@ -143,9 +143,17 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         }
     }
 
-    /// Checks that all pages of a file with a store are in memory.
+    /// Checks that all pages of a file with a store are in memory, and those of another that have
+    /// left.
     fn bring_all(&self, pages: FilePages) -> Result<(), Stop> {
         let (file, index, mut at) = (&self.file, &self.file.index, pages.start);
+        let mut left = pages;
+        while let Some((entry, here)) = index.next_content(left) {
+            if let Entry::Away { .. } = entry {
+                file.come_back(here.start)?;
+            }
+            left = FilePages::new(here.end, left.end);
+        }
         while at < pages.end && file.store() != Some(Store::Memory) {
             let (entry, here) = index.find(at);
             let Entry::Folio { folio, .. } = entry else {

@@ -5,7 +5,8 @@
 //! goes around all spaces, ages a window of pages, and takes the old ones in it. So a page that
 //! leaves was not accessed since the hand came by last, or the time before. The more the hand scans
 //! for little result, the younger the pages that it may take: a call ends after a bounded scan.
-//! Another hand goes around files, mapped or not; `balance` divides the work between the two.
+//! Another hand goes around files, mapped or not; `balance` divides the work between the two. Files
+//! in memory count as anonymous memory, and have a hand of their own.
 //!
 //! ```text
 //!   spaces   [.....|window|.....]  [..........]  [....]      one round of the hand
@@ -109,7 +110,12 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 let swappiness = self.base().policy.swappiness();
                 let share = || self.files().balance.share_of_files(all, swappiness);
                 quest.begin(round, if gives { share() } else { all });
-                self.shed_files(quest);
+                self.shed_files(Kind::File, quest);
+            }
+            if quest.group.is_none() && self.has_slots() {
+                // Half of it, so that neither kind of anonymous memory gives all.
+                quest.begin(round, quest.lacks().div_ceil(2));
+                self.shed_files(Kind::Anon, quest);
             }
             quest.begin(round, quest.lacks());
             if !quest.is_over() {
@@ -208,6 +214,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 // Without a frame for it, the memory stays for now.
                 let _ = self.spaces().let_go_droppable(space, window, quest.idle());
                 at = self.page_out_old(space, window, quest);
+                if quest.group.is_some() && !quest.is_over() && self.has_slots() {
+                    self.page_out_shown(space, PageSpan::new(window.start, at), quest);
+                }
             }
             quest.hand.store(space.root().get(), at.get());
         }
@@ -226,10 +235,16 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             Demand { whose: Scope::All, idle, pages: quest.left(), purpose: Purpose::Write };
         let done = self.paging().page_out_if(space, window, demand, quest.spaces);
         let Ok((out, upto)) = done else { return window.end };
-        quest.done.paged_out += out.pages;
-        self.files().balance.left(out.pages);
-        self.files().balance.cost(Kind::Anon, out.pages, self.base().all_frames());
-        quest.starved |= out.starved;
+        self.count_out(&out, quest);
         upto
+    }
+
+    /// Pages out the old folios of files in memory that a group's space shows in `span`.
+    #[inline(never)]
+    fn page_out_shown(&self, space: &Space<A>, span: PageSpan, quest: &mut Quest<'_, A>) {
+        let (idle, pages) = (quest.idle(), quest.left());
+        let demand = Demand { whose: Scope::All, idle, pages, purpose: Purpose::Write };
+        let out = self.paging().page_out_shown(space, span, demand, quest.spaces);
+        self.count_out(&out, quest);
     }
 }

@@ -46,13 +46,15 @@ pub struct Reclaim<'m, A, H> {
     hand: Hand,
     /// The same among files: a file's number, and a page in it.
     file_hand: Hand,
+    /// The same among files in memory.
+    shared_hand: Hand,
 }
 
-crate::sync::names!([A, H] Reclaim<'_, A, H>, "reclaim" { hand, file_hand } + paging);
+crate::sync::names!([A, H] Reclaim<'_, A, H>, "reclaim" { hand, file_hand, shared_hand } + paging);
 
 impl<'m, A: Arch, H> Reclaim<'m, A, H> {
     pub(crate) fn new(paging: Paging<'m, A, H>) -> Self {
-        Self { paging, hand: Hand::new(), file_hand: Hand::new() }
+        Self { paging, hand: Hand::new(), file_hand: Hand::new(), shared_hand: Hand::new() }
     }
 
     #[inline(always)]

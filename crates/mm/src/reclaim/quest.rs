@@ -1,10 +1,13 @@
 //! How far a call of reclaim has come.
 
-use crate::base::{AllSpaces, Hand};
-use crate::space::GroupId;
+use quire_arch::Arch;
+use quire_hw::Hardware;
 
-#[cfg(doc)]
 use super::Reclaim;
+use crate::base::{AllSpaces, Hand};
+use crate::files::Kind;
+use crate::paging::PagedOut;
+use crate::space::GroupId;
 
 /// The rounds of aging without an access that a folio needs to leave, in the hand's first round and
 /// those that follow.
@@ -76,6 +79,16 @@ impl<'a, A> Quest<'a, A> {
             _ => 0,
         };
         ROUNDS[self.round].min(by_looks)
+    }
+}
+
+impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
+    /// Counts folios that are leaving for a swap device.
+    pub(super) fn count_out(&self, out: &PagedOut, quest: &mut Quest<'_, A>) {
+        quest.done.paged_out += out.pages;
+        self.files().balance.left(out.pages);
+        self.files().balance.cost(Kind::Anon, out.pages, self.base().all_frames());
+        quest.starved |= out.starved;
     }
 }
 

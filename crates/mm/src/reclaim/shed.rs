@@ -1,8 +1,9 @@
-//! Reclaim of file pages that spaces still map.
+//! Reclaim of file pages, whether spaces map them or not.
 //!
 //! ```text
 //!   window of a file ─► all its folios one round older ─► accessed through a mapping: young
 //!                       old and clean ─► unmap, flush ─► still unused: out of the file
+//!                       old, of a file in memory ─► to a swap device
 //! ```
 //!
 //! Other CPUs may map a page again meanwhile: then it has another reference, and stays. So no step
@@ -15,9 +16,11 @@ use quire_units::PageSpan;
 
 use super::Reclaim;
 use super::quest::Quest;
-use crate::base::{AllSpaces, folios_in};
+use crate::base::{AllSpaces, Hand, folios_in};
 use crate::cache::{FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, file_of, page_of};
+use crate::files::Kind;
 use crate::folio::{Folio, FolioFlags};
+use crate::paging::{Demand, Purpose, Scope};
 use crate::space::{AreaFlags, Space};
 use crate::table::Gather;
 
@@ -32,11 +35,20 @@ struct Window<'a, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
+    /// The hand among files that give memory of that kind.
+    fn hand_of(&self, kind: Kind) -> &Hand {
+        match kind {
+            Kind::File => &self.file_hand,
+            Kind::Anon => &self.shared_hand,
+        }
+    }
+
     /// Goes once around all files that have a store, from where the last call stopped, and drops
-    /// the old pages, mapped or not, until the quest is over.
+    /// the old pages, mapped or not, until the quest is over. For anonymous memory the same with
+    /// files in memory, whose old pages go to a swap device.
     #[inline(never)]
-    pub(super) fn shed_files(&self, quest: &mut Quest<'_, A>) {
-        let (first, page) = self.file_hand.load();
+    pub(super) fn shed_files(&self, kind: Kind, quest: &mut Quest<'_, A>) {
+        let (first, page) = self.hand_of(kind).load();
         let is_ahead = |id: &FileId| u64::from(id.0) >= first;
         let before = self.files().ids().filter(|id| !is_ahead(id));
         for id in self.files().ids().filter(is_ahead).chain(before) {
@@ -44,18 +56,27 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 return;
             }
             let Ok(index) = self.base().index(id) else { continue };
-            let stored = matches!(index.file.store(), Some(Store::ReadOnly | Store::ReadWrite));
-            if stored && index.has_entries() {
+            let gives = match index.file.store() {
+                Some(Store::ReadOnly | Store::ReadWrite) => Some(Kind::File),
+                Some(Store::Memory) => Some(Kind::Anon),
+                Some(Store::Swap) | None => None,
+            };
+            if gives == Some(kind) && index.has_entries() {
                 let from = if u64::from(id.0) == first { page } else { 0 };
-                self.shed_file(&index, from, quest);
+                self.shed_file(&index, from, (kind, quest));
             }
         }
-        self.file_hand.store(0, 0);
+        self.hand_of(kind).store(0, 0);
     }
 
     /// The same for one file, from a page on.
-    fn shed_file(&self, index: &Index<'_, A, H>, from: u64, quest: &mut Quest<'_, A>) {
-        if from == 0 {
+    fn shed_file(
+        &self,
+        index: &Index<'_, A, H>,
+        from: u64,
+        (kind, quest): (Kind, &mut Quest<'_, A>),
+    ) {
+        if from == 0 && kind == Kind::File {
             self.forget_old_notes(index);
         }
         let mut left = FilePages::new(from, index.file.pages());
@@ -65,18 +86,42 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             let start = at.start - at.start % WINDOW;
             let end = start + WINDOW.max(at.count());
             let pages = FilePages::new(start.max(left.start), end);
-            let mut window = Window { index, pages, spaces: quest.spaces };
+            let window = Window { index, pages, spaces: quest.spaces };
             // If the hand stopped within a window, all of that window is aged already.
             if start >= left.start {
                 quest.looked += self.age_window(&window);
             }
-            let idle = quest.idle();
-            window.pages.end = self.enough_of(&window, idle, quest.left());
-            quest.spaces.visit(&mut |space| self.detach_window(space, &window, idle));
-            quest.done.dropped += self.drop_old(&window, idle);
-            left = FilePages::new(window.pages.end, left.end);
-            self.file_hand.store(index.id.0.into(), window.pages.end);
+            let upto = match kind {
+                Kind::File => self.drop_window(window, quest),
+                Kind::Anon => self.page_out_window(&window, quest),
+            };
+            left = FilePages::new(upto, left.end);
+            self.hand_of(kind).store(index.id.0.into(), upto);
         }
+    }
+
+    /// Drops the old pages of a window, as many as are wanted; returns the page to go on at.
+    fn drop_window(&self, mut window: Window<'_, A, H>, quest: &mut Quest<'_, A>) -> u64 {
+        let idle = quest.idle();
+        window.pages.end = self.enough_of(&window, idle, quest.left());
+        quest.spaces.visit(&mut |space| self.detach_window(space, &window, idle));
+        quest.done.dropped += self.drop_old(&window, idle);
+        window.pages.end
+    }
+
+    /// Pages out the old pages of a window of a file in memory, as many as are wanted; returns the
+    /// page to go on at.
+    fn page_out_window(&self, window: &Window<'_, A, H>, quest: &mut Quest<'_, A>) -> u64 {
+        let demand = Demand {
+            whose: Scope::All,
+            idle: quest.idle(),
+            pages: quest.left(),
+            purpose: Purpose::Write,
+        };
+        let &Window { index, pages, spaces } = window;
+        let (out, upto) = self.paging().page_out_file(index, pages, demand, spaces);
+        self.count_out(&out, quest);
+        upto
     }
 
     /// The end of the first `most` old pages of a window, or of all of it.

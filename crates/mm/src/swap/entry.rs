@@ -55,6 +55,19 @@ impl SwapEntry {
         MarkKind::Swap.payload(written | exclusive | (self.device as u64) << DEVICE_AT | self.slot)
     }
 
+    /// The entry of a place in a file's index ([`Entry::Away`](crate::cache::Entry::Away)).
+    #[inline]
+    pub(crate) const fn at(place: u64) -> Self {
+        let (device, slot) = ((place >> DEVICE_AT) as u32, place & ((1 << DEVICE_AT) - 1));
+        Self { device, slot, exclusive: false, written: false }
+    }
+
+    /// The place of a page that a file's index refers to.
+    #[inline]
+    pub(crate) const fn place(self) -> u64 {
+        (self.device as u64) << DEVICE_AT | self.slot
+    }
+
     /// The entry for the page `count` pages further on.
     #[inline]
     #[must_use]
@@ -76,6 +89,9 @@ mod tests {
                     assert_eq!(SwapEntry::of(entry.payload()), Some(entry));
                     assert!(entry.payload() < 1 << 56);
                     assert_eq!(entry.advanced(1).payload(), entry.payload() + 1);
+                    let plain = SwapEntry { exclusive: false, written: false, ..entry };
+                    assert_eq!(SwapEntry::at(entry.place()), plain);
+                    assert_eq!(entry.advanced(1).place(), entry.place() + 1);
                 }
             }
         }

@@ -101,7 +101,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.mm.files().drop_clean(self.ids[file], pages).map_err(Wrong::unexpected)
     }
 
-    fn truncate(&mut self, file: usize, pages: u32) -> Outcome {
+    pub(super) fn truncate(&mut self, file: usize, pages: u32) -> Outcome {
         let id = self.ids[file];
         // No file is shortened while its pages are being written.
         self.complete(u64::MAX);
@@ -249,7 +249,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn swap_off(&mut self, device: usize) -> Outcome {
         let Some(id) = self.swaps[device] else { return Ok(0) };
         self.mm.paging().swap_closing(id, true).map_err(Wrong::unexpected)?;
-        let mut excused = false;
+        let mut excused = !self.bring_files_back(id)?;
         for process in 0..self.spaces.len() {
             excused |= !self.swap_in_all(process, id)?;
             self.unbind(process);
@@ -268,6 +268,37 @@ impl<A: Arch> World<'_, '_, '_, A> {
             }
             Err(error) => Err(Wrong::unexpected(error)),
         }
+    }
+
+    /// Whether nothing of a file in memory is on the device any more.
+    fn bring_files_back(&mut self, id: FileId) -> Result<bool, Wrong> {
+        let (mut from, mut all, mut tries) = (0, true, 0);
+        let memory = self.ids[STORES.len() - 1];
+        while let Some(page) = self.mm.paging().next_away(memory, id, from) {
+            tries += 1;
+            let got = {
+                let _operation = self.machine.operation("bring back");
+                self.mm.paging().bring_back(memory, page)
+            };
+            self.settle_races()?;
+            let done = match got {
+                Err(Stop::Need(Need::Read(reads))) => self.carry(reads)?,
+                Err(Stop::Need(Need::Wait(file))) => self.wait(file).map(Ok)?,
+                done => done,
+            };
+            match done {
+                Ok(()) if tries < 20 => {}
+                Ok(()) => return Err(Wrong::new(Kind::Answer, format!("{page} never comes back"))),
+                Err(error) if self.may_fail(error) => {
+                    (all, from, tries) = (false, page + 1, 0);
+                }
+                Err(error) => return Err(Wrong::unexpected(error)),
+            }
+            if self.mm.paging().next_away(memory, id, from) != Some(page) {
+                tries = 0;
+            }
+        }
+        Ok(all)
     }
 
     /// Whether nothing of a process is on the device any more.

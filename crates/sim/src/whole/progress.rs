@@ -19,7 +19,7 @@ use quire_arch::Arch;
 use quire_units::{Access, Asid, Order, OrderSet, PageSpan, Vpn};
 
 use super::violation::{Kind, Wrong};
-use super::world::World;
+use super::world::{STORES, World};
 
 /// Pages of the process.
 const PAGES: u64 = 32;
@@ -259,6 +259,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     /// All processes have ended: the largest folio that a device has slots for leaves whole.
     pub(super) fn asks_for_whole_runs(&mut self) -> Result<(), Wrong> {
+        // Shared memory outlives processes, and may be out.
+        self.truncate(STORES.len() - 1, 0)?;
         let (_, used) = self.slots();
         ensure(used == 0, || format!("{used} slots are used when all processes have ended"))?;
         let most = self.mm.paging().devices().map(|(_, slots, _)| slots).max().unwrap_or(0);

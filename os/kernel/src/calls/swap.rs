@@ -79,8 +79,14 @@ fn tries(thread: &Thread) -> usize {
     }
 }
 
-/// Brings back all pages of processes on a device.
+/// Brings back all pages of processes and of files in memory on a device.
 fn empty(thread: &Thread, device: &swap::Device) -> core::result::Result<(), Stop> {
+    for id in mm().files().ids() {
+        // One that is closed meanwhile has none.
+        while let Some(page) = mm().paging().next_away(id, device.id, 0) {
+            with_pages(thread, || mm().paging().bring_back(id, page))?;
+        }
+    }
     let mut next = processes(1);
     while let Some(process) = next {
         if let Some(memory) = process.memory() {

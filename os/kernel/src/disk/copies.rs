@@ -107,14 +107,29 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
         if may_leave(address, access) || matches!(lacks, Need::Watcher(_)) {
             return false;
         }
-        if let Need::Read(reads) = lacks
-            && !matches!(without_wake(|who| start(who, reads)), Ok(()) | Err(Errno::BLOCKED))
-        {
+        if !bring(lacks) {
             return false;
         }
-        reap();
-        core::hint::spin_loop();
     }
+}
+
+/// Begins what a page of a disk or of a swap device lacks, and looks for answers; whether to look
+/// for the page again.
+pub(super) fn bring(lacks: Need) -> bool {
+    match lacks {
+        Need::Read(reads) if super::swap::at_once(reads) => return true,
+        Need::Read(reads) => {
+            let begun = without_wake(|who| start(who, reads));
+            if !matches!(begun, Ok(()) | Err(Errno::BLOCKED)) {
+                return false;
+            }
+        }
+        Need::Wait(_) => {}
+        _ => return false,
+    }
+    reap();
+    core::hint::spin_loop();
+    true
 }
 
 /// Whether the copy that faulted is ready to fail; then it is noted where it did.

@@ -61,6 +61,7 @@ pub(crate) fn init(line: &str) {
     // One may have a disk behind it.
     instant::init(line);
     memory::set_fetch(files::fetch);
+    memory::set_bring(copies::bring);
 }
 
 /// All block devices, by their names in `/dev`.

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use quire::cache::{FILE_PAGES_MAX, FileId, FilePages, Pattern, Readahead, Store};
 use quire::units::Order;
-use quire::{Error, Held, Stop};
+use quire::{Error, Held, Need, Stop};
 use quire_linux::files::Pages;
 use quire_linux::{Errno, Result};
 use spin::Once;
@@ -43,6 +43,14 @@ static CLOSE_IDLE: Once<fn()> = Once::new();
 /// Sets the function that frees numbers of files; rooms to the right have it.
 pub(crate) fn set_close_idle(how: fn()) {
     CLOSE_IDLE.call_once(|| how);
+}
+
+/// Brings what a page that is on a swap device lacks, in place; whether to look again.
+static BRING: Once<fn(Need) -> bool> = Once::new();
+
+/// Sets the function that brings pages back from swap devices; rooms to the right have it.
+pub(crate) fn set_bring(how: fn(Need) -> bool) {
+    BRING.call_once(|| how);
 }
 
 /// A file in memory.
@@ -107,7 +115,8 @@ impl MemoryFile {
     /// Copies the first of `into`, which are together in a hole or in a folio; how many.
     fn read_some(id: Option<FileId>, at: u64, into: &mut [u8]) -> Result<usize> {
         let wanted = pages_of(&(at..at + into.len() as u64));
-        let there = id.map(|id| mm().files().next_cached(id, wanted).map_err(errno)).transpose()?;
+        let there =
+            id.map(|id| mm().files().next_content(id, wanted).map_err(errno)).transpose()?;
         let hole = match there.flatten() {
             Some(pages) => (pages.start * PAGE).saturating_sub(at).min(into.len() as u64) as usize,
             None => into.len(),
@@ -137,7 +146,7 @@ impl MemoryFile {
         let mut at = bytes.start;
         while at < bytes.end {
             let left = pages_of(&(at..bytes.end));
-            let Some(pages) = mm().files().next_cached(id, left).map_err(errno)? else { break };
+            let Some(pages) = mm().files().next_content(id, left).map_err(errno)? else { break };
             at = at.max(pages.start * PAGE);
             let held = match hold(id, pages_of(&(at..bytes.end))) {
                 Ok(held) => held,
@@ -163,14 +172,17 @@ fn held_bytes(held: &Held, at: u64, most: u64) -> usize {
     (held.frames().count * PAGE - at % PAGE).min(most) as usize
 }
 
-/// Holds the first of `wanted`, and the pages behind it in its folio. A missing page is made.
+/// Holds the first of `wanted`, and the pages behind it in its folio. A missing page is made, and
+/// one on a swap device is waited for in place.
 fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Stop> {
-    let page = || mm().files().read(id, wanted, &mut Readahead::default(), Pattern::Normal);
-    let mut found = page();
-    while matches!(found, Err(Stop::Refuse(Error::NoMemory(_)))) && shrink() {
-        found = page();
+    let brings = |need| BRING.get().is_some_and(|bring| bring(need));
+    loop {
+        match mm().files().read(id, wanted, &mut Readahead::default(), Pattern::Normal) {
+            Err(Stop::Refuse(Error::NoMemory(_))) if shrink() => {}
+            Err(Stop::Need(need)) if brings(need) => {}
+            found => return found.map(|(held, _)| held),
+        }
     }
-    found.map(|(held, _)| held)
 }
 
 /// The errno for a page that cannot be brought in.
@@ -288,7 +300,7 @@ impl Pages for MemoryFile {
         }
         for page in pages.start..pages.end {
             let one = FilePages::new(page, page + 1);
-            if mm().files().next_cached(id, one).map_err(errno)?.is_some() {
+            if mm().files().next_content(id, one).map_err(errno)?.is_some() {
                 continue;
             }
             match hold(id, one) {
@@ -306,13 +318,15 @@ impl Pages for MemoryFile {
     }
 
     fn next(&self, bytes: Range<u64>) -> Option<Range<u64>> {
-        let found = mm().files().next_cached(self.id()?, pages_of(&bytes)).ok()??;
+        let found = mm().files().next_content(self.id()?, pages_of(&bytes)).ok()??;
         Some(found.start * PAGE..found.end * PAGE)
     }
 
     fn held_bytes(&self) -> u64 {
-        let file = self.id().and_then(|id| mm().files().get(id));
-        file.map_or(0, |file| file.cached() * PAGE)
+        let Some(id) = self.id() else { return 0 };
+        let all = FilePages::new(0, FILE_PAGES_MAX);
+        let here = mm().files().get(id).map_or(0, |file| file.cached());
+        (here + mm().paging().away(id, all)) * PAGE
     }
 
     fn object(&self) -> Result<u32> {

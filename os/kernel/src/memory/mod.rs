@@ -33,7 +33,7 @@ use spin::Once;
 
 pub(crate) use archive::with_archive;
 pub(crate) use board::Board;
-pub(crate) use files::{make_pages, set_close_idle};
+pub(crate) use files::{make_pages, set_bring, set_close_idle};
 pub(crate) use heap::{admit, has_reserve, set_ease, set_shrink, taken_bytes};
 use heap::{ease, shrink};
 pub(crate) use limits::{Limits, lend, relieve, set_limits};

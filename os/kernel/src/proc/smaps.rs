@@ -1,7 +1,7 @@
 //! Memory use of each area of a program.
 
 use quire::arch::Attrs;
-use quire::cache::Store;
+use quire::cache::{FilePages, Store};
 use quire::space::{Advice, Area, AreaFlags, Backing};
 use quire::units::{Order, OrderSet, Prot};
 use quire_linux::Result;
@@ -52,9 +52,15 @@ fn held(memory: &Memory, area: &Area) -> Held {
     let mut sum = Held::default();
     let is_memory = is_of_memory(area);
     pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area, is_memory)));
-    sum.swap = super::pagemap::swapped(memory, area.span) * PAGE;
+    sum.swap = (super::pagemap::swapped(memory, area.span) + away(area)) * PAGE;
     sum.lazy_free = mm().spaces().lazily_free(memory.space(), area.span) * PAGE;
     sum
+}
+
+/// How many pages of the file in memory that an area shows are on swap devices.
+fn away(area: &Area) -> u64 {
+    let Backing::File { id, page } = area.backing else { return 0 };
+    mm().paging().away(id, FilePages::new(page, page + area.span.count()))
 }
 
 /// Whether an area shows a file in memory, or shared memory.

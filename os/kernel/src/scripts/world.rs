@@ -159,8 +159,9 @@ impl World {
         self.check();
         memory::switch(None);
         self.processes.iter_mut().for_each(|process| *process = None);
-        self.swap.off();
+        // The file's pages may be on the device.
         mm().files().close(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
+        self.swap.off();
         for &(order, choice) in &self.sizes {
             let _ = mm().policy().set_size(order, choice);
         }
