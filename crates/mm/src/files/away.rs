@@ -146,9 +146,16 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             return Ok(false);
         }
         drop(cached);
+        let split = |pages| self.split_away(block, device.number, pages).map(|_| false);
         let done = match block.slots.covers(there) {
-            true => self.split_away(block, device.number, block.pages_of(there)).map(|_| false),
-            false => self.copy_back(block, device, folio, there),
+            true => split(block.pages_of(there)),
+            false => match self.copy_back(block, device, folio, there) {
+                // A page of it may have room.
+                Err(Error::NoMemory(order)) if order > Order::ZERO => {
+                    split(block.pages_of(FilePages::new(slot, slot + 1)))
+                }
+                done => done,
+            },
         };
         self.base().put(folio);
         Ok(done?)
