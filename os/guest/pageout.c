@@ -4,7 +4,7 @@
  *     pageout [--device PATH] [--kind random|text|same|zero] [--region MIB] and all of `options`
  *
  * The device becomes a swap area, and its data is lost. Without --device only an empty one is
- * taken. `device-write` and `device-read` are a plain transfer of as many bytes in large calls;
+ * taken. `out-shm` and `in-shm` are of shared memory. `device-write` and `device-read` are a plain transfer of as many bytes in large calls;
  * `copy-out` and `copy-in` are the copies in them alone, which an emulator counts in another way
  * than a CPU does: a reporter subtracts them. Touches read: a page is in when it can be read.
  */
@@ -23,6 +23,7 @@ struct scene {
     size_t bytes;
     const char *size;
     enum kind kind;
+    bool shared; /* memory, with other processes (tmpfs), and not private */
 };
 
 static const char vocabulary[32][9] = {
@@ -92,9 +93,32 @@ static void verify(const char *region, const struct scene *s, uint64_t seed, con
     }
 }
 
+/* Allows folios of shared memory of `size`, and no others, where madvise asks and the kernel has a
+ * setting of their own for them. */
+static void only_shared_thp(const struct options *o, const char *size)
+{
+    char path[128];
+    for (size_t kib = 8; o->set_thp && size_kib(size) && kib <= 2048; kib *= 2) {
+        snprintf(path, sizeof path, THP_DIR "/hugepages-%zukB/shmem_enabled", kib);
+        put_word(path, kib == size_kib(size) ? "advise" : "never");
+    }
+}
+
+/* Shared memory in the place of a private region, which is aligned. */
+static void make_shared(char *region, const struct scene *s)
+{
+    int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
+    if (mmap(region, s->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) != region)
+        failed("mmap");
+    if (size_kib(s->size))
+        madvise(region, s->bytes, size_kib(s->size) > 4 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
 static char *filled(const struct scene *s, uint64_t seed)
 {
     char *region = map_region(s->bytes, s->size);
+    if (s->shared)
+        make_shared(region, s);
     fill(region, s, seed);
     return region;
 }
@@ -147,8 +171,8 @@ static double gone(char *region, size_t bytes)
 static void tell(const struct scene *s, const char *metric, double value, const char *unit)
 {
     char name[64];
-    const char *kind = s->kind == RANDOM ? "" : kinds[s->kind];
-    snprintf(name, sizeof name, "%s%s%s", metric, *kind ? "-" : "", kind);
+    const char *kind = s->kind == RANDOM ? "" : kinds[s->kind], *of = s->shared ? "-shm" : "";
+    snprintf(name, sizeof name, "%s%s%s%s", metric, of, *kind ? "-" : "", kind);
     figure(s->size, name, value, unit);
 }
 
@@ -325,7 +349,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < o.size_count; i++) {
         s.size = o.sizes[i];
         only_thp(&o, s.size);
+        only_shared_thp(&o, s.size);
         out_and_in(&s, o.rounds);
+        s.shared = true;
+        out_and_in(&s, o.rounds);
+        s.shared = false;
         part_out(&s);
         shared(&s);
         off(&s);

@@ -4,6 +4,7 @@
 
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/shm.h>
 #include <sys/swap.h>
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
@@ -312,6 +313,81 @@ static const char *calls_find_swapped_pages(void)
     return NULL;
 }
 
+/* Pages out shared memory and looks for it from here and from a child, which writes it. */
+static const char *shared_goes_out(char *all, unsigned seed)
+{
+    fill(all, SMALL, seed);
+    long out = number_in("/proc/vmstat", "pswpout ");
+    CHECK(!madvise(all, SMALL * PAGE, MADV_PAGEOUT) && resident(all, SMALL) == 0);
+    CHECK(number_in("/proc/vmstat", "pswpout ") >= out + SMALL);
+    long in = number_in("/proc/vmstat", "pswpin ");
+    pid_t child = fork();
+    if (!child) {
+        bool good = holds(all, SMALL, seed);
+        fill(all, SMALL, seed + 1);
+        _exit(!good || madvise(all, SMALL * PAGE, MADV_PAGEOUT));
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    CHECK(number_in("/proc/vmstat", "pswpin ") >= in + SMALL);
+    CHECK(holds(all, SMALL, seed + 1));
+    return NULL;
+}
+
+/* A file in memory whose pages are away is read, written, punched and cut. */
+static const char *file_goes_out(int fd, char *all)
+{
+    static char some[3 * PAGE];
+    struct stat is;
+    fill(all, SMALL, 40);
+    CHECK(!madvise(all, SMALL * PAGE, MADV_PAGEOUT) && resident(all, SMALL) == 0);
+    CHECK(!fstat(fd, &is) && is.st_blocks == SMALL * PAGE / 512);
+    CHECK(lseek(fd, 0, SEEK_DATA) == 0 && lseek(fd, 0, SEEK_HOLE) == SMALL * PAGE);
+    CHECK(pread(fd, some, sizeof some, 5 * PAGE) == sizeof some && holds(some, 3, 40 + 5 * 64));
+    CHECK(!madvise(all, SMALL * PAGE, MADV_PAGEOUT));
+    fill(some, 3, 41);
+    CHECK(pwrite(fd, some, sizeof some, 20 * PAGE) == sizeof some && holds(all + 20 * PAGE, 3, 41));
+    CHECK(!madvise(all, SMALL * PAGE, MADV_PAGEOUT));
+    int hole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    CHECK(!fallocate(fd, hole, 9 * PAGE, 3 * PAGE) && !ftruncate(fd, 50 * PAGE + 100));
+    CHECK(!ftruncate(fd, SMALL * PAGE) && !all[9 * PAGE] && !all[12 * PAGE - 64]);
+    CHECK(holds(all, 9, 40) && holds(all + 12 * PAGE, 8, 40 + 12 * 64));
+    CHECK(holds(all + 20 * PAGE, 3, 41) && holds(all + 23 * PAGE, 27, 40 + 23 * 64));
+    CHECK(*(unsigned *)(all + 50 * PAGE) == 40 + 50 * 64 && !all[50 * PAGE + 128]);
+    CHECK(!all[51 * PAGE] && !all[63 * PAGE]);
+    return NULL;
+}
+
+static const char *shared_memory_goes_out(void)
+{
+    DISK(path);
+    CHECK(swap_on(path));
+    int fd = memfd_create("away", 0), rights = PROT_READ | PROT_WRITE;
+    CHECK(fd >= 0 && !ftruncate(fd, SMALL * PAGE));
+    int id = shmget(IPC_PRIVATE, SMALL * PAGE, 0600);
+    CHECK(id >= 0);
+    char *all[] = {
+        mmap(NULL, SMALL * PAGE, rights, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+        shmat(id, NULL, 0),
+        mmap(NULL, SMALL * PAGE, rights, MAP_SHARED, fd, 0),
+    };
+    CHECK(!shmctl(id, IPC_RMID, NULL));
+    const char *wrong = NULL;
+    for (unsigned i = 0; i < 3 && !wrong; i++) {
+        CHECK(all[i] != MAP_FAILED);
+        wrong = shared_goes_out(all[i], 20 + 4 * i);
+    }
+    wrong = wrong ? wrong : file_goes_out(fd, all[2]);
+    if (wrong)
+        return wrong;
+    /* The device gives back all that is away, and has nothing of a segment that has ended. */
+    CHECK(!madvise(all[0], SMALL * PAGE, MADV_PAGEOUT));
+    CHECK(!madvise(all[1], SMALL * PAGE, MADV_PAGEOUT) && !shmdt(all[1]));
+    CHECK(!swapoff(path) && holds(all[0], SMALL, 21));
+    CHECK(!munmap(all[0], SMALL * PAGE) && !munmap(all[2], SMALL * PAGE) && !close(fd));
+    return NULL;
+}
+
 static const char *memory_without_rights_comes_back(void)
 {
     DISK(path);
@@ -505,6 +581,7 @@ const struct abi_case swap_cases[] = {
     {"swap_locked_memory_stays", locked_memory_stays},
     {"swap_children_share_swapped_pages", children_share_swapped_pages},
     {"swap_calls_find_swapped_pages", calls_find_swapped_pages},
+    {"swap_shared_memory_goes_out", shared_memory_goes_out},
     {"swap_memory_without_rights_comes_back", memory_without_rights_comes_back},
     {"swap_is_reported_for_other_processes", is_reported_for_other_processes},
     {"swap_a_process_is_paged_out_by_another", a_process_is_paged_out_by_another},

@@ -172,10 +172,12 @@ fn named(figures: &mut [Figure], size: Option<&str>) {
 
 /// Clears and copies of memory, which an emulator counts in another way than a CPU does: the metric
 /// that contains one, its own metric, and the name of the rest.
-const PARTS: [(&str, &str, &str); 3] = [
+const PARTS: [(&str, &str, &str); 5] = [
     ("touch", "clear", "touch-without-clear"),
     ("out", "copy-out", "out-without-copy"),
     ("in", "copy-in", "in-without-copy"),
+    ("out-shm", "copy-out", "out-shm-without-copy"),
+    ("in-shm", "copy-in", "in-shm-without-copy"),
 ];
 
 /// Quire's kernel copies a page to a device in memory in another way than to and from a program,
