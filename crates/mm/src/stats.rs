@@ -6,7 +6,7 @@
 use quire_units::Order;
 
 use crate::limits::ORDERS;
-use crate::sync::{Ordering, Tally};
+use crate::sync::{AtomicU64, Ordering, Tally};
 
 /// The events that are counted once for the whole system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -324,14 +324,25 @@ const SHARDS: usize = 4;
 #[derive(Default)]
 pub struct SpaceCounters([Shard; SHARDS]);
 
+/// How many words a shard keeps for its CPUs beside the counters.
+pub(crate) const SHARD_WORDS: usize = 7;
+
 #[repr(align(128))]
 #[derive(Default)]
 struct Shard {
+    /// Beside the first counter, whose cache line each fault for a page writes in any case.
+    words: [AtomicU64; SHARD_WORDS],
     alloc: [Tally; ORDERS],
     fallback: [Tally; ORDERS],
 }
 
 impl SpaceCounters {
+    /// The words that the shard of `cpu` keeps; the space knows what they say.
+    #[inline]
+    pub(crate) fn words(&self, cpu: usize) -> &[AtomicU64; SHARD_WORDS] {
+        &self.0[cpu % SHARDS].words
+    }
+
     #[inline]
     pub(crate) fn alloc(&self, cpu: usize, order: Order, folios: u64) {
         self.0[cpu % SHARDS].alloc[order.index()].fetch_add(folios, Ordering::Relaxed);

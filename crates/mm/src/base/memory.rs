@@ -48,12 +48,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         if order > CACHED_ORDER_MAX && !self.has_spare(order) {
             return Err(Error::NoMemory(order));
         }
-        let cpu = self.hw.cpu();
-        let run = match hard {
-            true => self.phys.alloc(cpu, order),
-            false => self.phys.try_alloc(cpu, order),
-        };
-        run.ok_or(Error::NoMemory(order))
+        self.phys.alloc_movable(self.hw.cpu(), order, hard).ok_or(Error::NoMemory(order))
     }
 
     /// A block of one of `orders`, in their order, as far as one is free at once; else one of order

@@ -6,6 +6,7 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::Plan;
 use crate::space::View;
+use crate::table::Place;
 
 /// A run that was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,19 +47,37 @@ impl Plan {
         run: FrameRun,
         order: Order,
     ) -> Result<Installed, Stale> {
+        let level = A::leaf_level(order);
+        // Mostly the planned table; its slot tells, once it is locked.
+        let place = match self.is_at(level) {
+            true => self.place,
+            false => view.tables().walk(self.start(order), level),
+        };
+        if place.level != level {
+            Err(Stale(run))
+        } else {
+            self.install_in(view, place, run, order)
+        }
+    }
+
+    /// The same in the table of `place`, which has the level for the folios.
+    ///
+    /// # Errors
+    /// [`Stale`], as before.
+    #[inline(always)]
+    pub fn install_in<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        place: Place,
+        run: FrameRun,
+        order: Order,
+    ) -> Result<Installed, Stale> {
         let start = self.start(order);
         let pages = PageSpan::new(start, start.add(run.count()));
-        let level = A::leaf_level(order);
-        let tables = view.tables();
-        // Mostly the planned table; its slot tells, once it is locked.
-        let place = if self.is_at(level) { self.place } else { tables.walk(start, level) };
-        if place.level != level {
-            return Err(Stale(run));
-        }
+        let (tables, level) = (view.tables(), place.level);
         let Some(locked) = tables.lock(place.frame, level, start) else { return Err(Stale(run)) };
         let entries = (run.count() >> A::order(level).get()) as usize;
         let index = locked.index(start);
-        debug_assert!(self.area.span.covers(pages));
         // The areas are unchanged under the table's lock: a later change will find the leaves.
         let holds = view.space.areas.is_current(self.seq, pages)
             && index + entries <= A::entries(level)

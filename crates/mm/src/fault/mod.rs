@@ -22,6 +22,7 @@
 mod block;
 mod copies;
 mod install;
+mod near;
 pub(crate) mod plan;
 pub(crate) mod policy;
 mod size;
@@ -32,6 +33,7 @@ mod tests;
 
 pub(crate) use block::BlockSource;
 pub(crate) use install::{Installed, Stale};
+pub(crate) use near::{Near, near};
 pub(crate) use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
 pub use policy::{Defrag, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
 pub use size::Cause;

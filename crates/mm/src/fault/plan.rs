@@ -8,7 +8,9 @@ use super::policy::Policy;
 use super::size::{Choice, choose, highest};
 use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
-use crate::space::{Advice, Area, AreaFlags, Backing, FileId, Seq, View, WatchFor, Watched};
+use crate::space::{
+    Advice, Area, AreaFlags, Backing, FileId, Recent, Seq, View, WatchFor, Watched,
+};
 use crate::table::Place;
 
 /// The next step for a fault.
@@ -59,9 +61,8 @@ pub struct Plan {
     /// for populating. Never shorter than the largest block.
     pub wanted: PageSpan,
     /// The table that they go into: perhaps out of date, like the rest of a plan.
-    pub(super) place: Place,
+    pub(crate) place: Place,
     pub(super) attrs: Attrs,
-    pub(super) area: Area,
     pub(crate) seq: Seq,
 }
 
@@ -120,9 +121,32 @@ pub enum Reach {
     Answer(Vpn),
 }
 
-/// Decides what `access` to `page` needs.
-// `always`: a decision that is returned through memory costs a first touch a tenth more.
+/// The end of a search for a page: all that was read without a lock.
+struct Found {
+    /// The first area that ends after the page.
+    area: Option<Area>,
+    seq: Seq,
+    /// The end of the walk.
+    place: Place,
+}
+
+/// Searches for `page`, and records what it finds for the next fault.
 #[inline(always)]
+fn search<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn) -> Found {
+    let (area, seq) = view.areas().next_at_or_after(page);
+    let place = view.tables().walk(page, Level::LAST);
+    if let Some(area) = area
+        && place.level == Level::LAST
+        && area.span.contains(page)
+    {
+        let recent = Recent { area, seq, table: place.frame };
+        view.space.note_recent(view.hw.cpu().index(), page, &recent);
+    }
+    Found { area, seq, place }
+}
+
+/// Decides what `access` to `page` needs.
+#[inline(never)]
 pub fn decide<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     policy: &Policy,
@@ -130,7 +154,7 @@ pub fn decide<A: Arch, H: Hardware>(
     access: Access,
     reach: Reach,
 ) -> Decision {
-    let (area, seq) = view.areas().next_for_fault(page);
+    let Found { area, seq, place } = search(view, page);
     let Some(mut area) = area else { return Decision::Refuse(Refusal::NoArea) };
     if !area.span.contains(page) {
         let stack = reach == Reach::Folio && area.flags.contains(AreaFlags::GROWS_DOWN);
@@ -141,7 +165,6 @@ pub fn decide<A: Arch, H: Hardware>(
     if !area.prot.allows(access) && !matches!(reach, Reach::Answer(_)) {
         return Decision::Refuse(Refusal::Denied(area.prot));
     }
-    let place = view.tables().walk(page, Level::LAST);
     match A::decode(place.word, place.level) {
         Entry::Absent if area.backing == Backing::Anon => {}
         Entry::Absent => return file_page(page, A::order(place.level), false, area, seq),
@@ -165,28 +188,45 @@ pub fn decide<A: Arch, H: Hardware>(
             Err(event) => return Decision::Watched(event),
         }
     }
-    let advice = Advice::of(area.flags);
-    let candidates = policy.candidates(advice, view.space.opt_out());
-    let empty = empty_order(view, place, page, candidates);
-    let choice = choose(area.span, page, candidates, empty, A::block_order());
-    let largest = choice.largest();
-    let level = A::leaf_level(largest);
-    if place.level.is_above(level) {
+    let mut plan = Plan::around(view, policy, page, access, &area, place, seq);
+    let largest = plan.choice.largest();
+    if place.level.is_above(A::leaf_level(largest)) {
         return Decision::Below(place, seq);
     }
-    let block = PageSpan::block(page, largest);
-    let wanted = match reach {
-        Reach::Folio => block,
-        Reach::Upto(end) | Reach::Answer(end) => {
-            wanted(view, block, largest, end.min(area.span.end))
-        }
-    };
-    let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
-    // A writable page is mapped dirty at once: that saves the hardware a second walk. In a tracked
-    // area the dirty bit must tell the written pages.
-    let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
-    attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
-    Decision::Fill(Plan { page, choice, advice, wanted, place, attrs, area, seq })
+    if let Reach::Upto(end) | Reach::Answer(end) = reach {
+        plan.wanted = wanted(view, plan.wanted, largest, end.min(area.span.end));
+    }
+    Decision::Fill(plan)
+}
+
+impl Plan {
+    /// The plan to fill the largest block around `page` of `area` that is wanted and empty. The
+    /// entry at `place` is absent, and the lowest for the page.
+    #[inline(always)]
+    pub(super) fn around<A: Arch, H: Hardware>(
+        view: &View<'_, A, H>,
+        policy: &Policy,
+        page: Vpn,
+        access: Access,
+        area: &Area,
+        place: Place,
+        seq: Seq,
+    ) -> Self {
+        let advice = Advice::of(area.flags);
+        let candidates = policy.candidates(advice, view.space.opt_out());
+        let empty = match candidates.is_empty() {
+            true => Order::ZERO,
+            false => empty_order(view, place, page, candidates),
+        };
+        let choice = choose(area.span, page, candidates, empty, A::block_order());
+        let wanted = PageSpan::block(page, choice.largest());
+        let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
+        // A writable page is mapped dirty at once: that saves the hardware a second walk. In a
+        // tracked area the dirty bit must tell the written pages.
+        let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
+        attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
+        Plan { page, choice, advice, wanted, place, attrs, seq }
+    }
 }
 
 /// The part of a watched area that an access to its missing page may fill; or what to tell its

@@ -321,13 +321,20 @@ impl Policy {
     }
 
     /// The orders above 0 that are allowed in an area.
-    #[inline]
+    #[inline(always)]
     pub fn candidates(&self, advice: Advice, process: OptOut) -> OrderSet {
-        let sizes = [&self.always, &self.madvise, &self.inherit];
-        let [always, madvise, inherit] = sizes.map(loaded);
-        if (always | madvise | inherit).is_empty() {
-            return OrderSet::EMPTY;
+        let sizes = [&self.always, &self.madvise, &self.inherit].map(loaded);
+        let [always, madvise, inherit] = sizes;
+        match (always | madvise | inherit).is_empty() {
+            true => OrderSet::EMPTY,
+            false => self.candidates_of(sizes, advice, process),
         }
+    }
+
+    /// The same, out of the orders for which the choice is `always`, `madvise` and `inherit`.
+    #[inline(never)]
+    fn candidates_of(&self, sizes: [OrderSet; 3], advice: Advice, process: OptOut) -> OrderSet {
+        let [always, madvise, inherit] = sizes;
         let advised = advice == Advice::Huge;
         let refused = match process {
             OptOut::No => false,

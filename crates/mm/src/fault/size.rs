@@ -81,19 +81,17 @@ pub(crate) fn highest(set: OrderSet) -> Order {
 /// whose order is the highest bit in which the two differ; likewise at the other end.
 #[inline]
 pub fn fitting(area: PageSpan, page: Vpn) -> Order {
-    let highest_difference = |other: u64| (page.get() ^ other).ilog2() as u8;
-    let left = match area.start.get().checked_sub(1) {
-        Some(before) => highest_difference(before),
-        None => ORDER_MAX.get(),
-    };
-    let right = highest_difference(area.end.get());
-    Order::new(left.min(right).min(ORDER_MAX.get()))
+    let difference = |other: u64| page.get() ^ other;
+    let left = area.start.get().checked_sub(1).map_or(u64::MAX, difference);
+    // The smaller of two numbers has the lower highest bit.
+    let highest = left.min(difference(area.end.get())).ilog2() as u8;
+    Order::new(highest.min(ORDER_MAX.get()))
 }
 
 /// The sizes that are possible at `page` of `area`: `candidates` are the orders that the policy
 /// allows, `empty` is the largest order whose block around the page is empty, and `block` is the
 /// order of a table's block (2 MiB with 4 KiB pages).
-#[inline]
+#[inline(always)]
 pub fn choose(
     area: PageSpan,
     page: Vpn,

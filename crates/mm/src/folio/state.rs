@@ -86,12 +86,22 @@ impl<'m> Folios<'m> {
     ///
     /// # Panics
     /// In debug builds when the run is not a whole number of naturally aligned folios.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn adopt_mapped(&self, run: FrameRun, each: Order, home: Home) {
         let span = run.span();
         debug_assert!(
             span.start.is_aligned(each.pages()) && span.count.is_multiple_of(each.pages())
         );
+        if span.count == each.pages() {
+            let folio = Folio { head: span.start, order: each };
+            return self.part(folio, each.pages() as u32, home, FolioFlags::empty());
+        }
+        self.adopt_several(span, each, home);
+    }
+
+    /// The same for more than one folio.
+    #[inline(never)]
+    fn adopt_several(&self, span: FrameSpan, each: Order, home: Home) {
         let mut head = span.start;
         while head < span.end() {
             let page = home.page.add(head.offset_from(span.start));

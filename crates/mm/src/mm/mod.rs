@@ -33,6 +33,8 @@ mod group_tests;
 mod shared_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod shared_lives;
+#[cfg(all(test, not(loom), feature = "check"))]
+mod near_tests;
 
 pub use frames::{FrameInfo, FrameUse};
 pub use manager::{Mm, Parts};

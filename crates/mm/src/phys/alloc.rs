@@ -80,27 +80,32 @@ impl<'m> Phys<'m> {
         Ok(())
     }
 
-    /// Takes a block of `order` for movable memory, naturally aligned: from the cache of `cpu`, or
-    /// from any zone, or after emptying the caches of all CPUs. `None` when none of them has such a
-    /// block, or the order exceeds [`ORDER_MAX`].
-    #[inline]
+    /// A block of `order` for movable memory, by all means.
+    #[cfg(any(test, feature = "inject"))]
     pub fn alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
-        self.alloc_for(cpu, order, Mobility::Movable)
+        self.alloc_movable(cpu, order, true)
     }
 
-    /// The same for memory of any mobility.
+    /// The same, but leaves the caches of other CPUs alone.
+    #[cfg(any(test, feature = "inject"))]
+    pub fn try_alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
+        self.alloc_movable(cpu, order, false)
+    }
+
+    /// Takes a block by all means, for memory of any mobility.
     #[inline]
     pub fn alloc_for(&self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<FrameRun> {
         let want = Want { mobility, order, zones: Zones::ALL };
         self.alloc_cached(cpu, want).or_else(|| self.alloc_slow(cpu, want, true))
     }
 
-    /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for a caller that
-    /// prefers a smaller block to emptying them.
-    #[inline]
-    pub fn try_alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
+    /// Takes a block of `order` for movable memory, naturally aligned: from the cache of `cpu`, or
+    /// from any zone, or with `hard` after emptying the caches of all CPUs. `None` when none of
+    /// them has such a block, or the order exceeds [`ORDER_MAX`].
+    #[inline(always)]
+    pub(crate) fn alloc_movable(&self, cpu: CpuId, order: Order, hard: bool) -> Option<FrameRun> {
         let want = Want { mobility: Mobility::Movable, order, zones: Zones::ALL };
-        self.alloc_cached(cpu, want).or_else(|| self.alloc_slow(cpu, want, false))
+        self.alloc_cached(cpu, want).or_else(|| self.alloc_slow(cpu, want, hard))
     }
 
     /// See [`Frames::alloc_in`](super::Frames::alloc_in).

@@ -446,6 +446,14 @@ impl<'m> FrameLock<'m> {
         self.slot.state().kind().has_words().then_some(&self.table)
     }
 
+    /// The lock of a frame that is a table of this level, and stays so while the lock is held; any
+    /// other frame is unlocked again.
+    #[inline]
+    pub(crate) fn table_of(self, level: u8) -> Option<WordsLock<'m>> {
+        // The kind and the level are all of a table's state.
+        (self.slot.state() == State::new(Kind::Table, level)).then_some(WordsLock(self))
+    }
+
     /// The lock of a frame that is the library's own, and stays so while the lock is held; any
     /// other frame is unlocked again.
     #[inline]

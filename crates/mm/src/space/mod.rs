@@ -25,6 +25,7 @@
 mod advice;
 mod area;
 mod place;
+mod recent;
 mod section;
 pub(crate) mod tree;
 mod view;
@@ -38,6 +39,7 @@ mod words_tests;
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing, FileId};
 pub use place::{At, MapError, Request};
+pub(crate) use recent::Recent;
 pub(crate) use section::{Section, SectionLack};
 pub(crate) use tree::Seq;
 pub(crate) use view::{Ever, View};

@@ -1,6 +1,6 @@
 //! Faults, and populating ahead of them.
 
-use quire_arch::{Arch, Entry};
+use quire_arch::{Arch, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
@@ -8,7 +8,9 @@ use super::Spaces;
 use super::outcome::{Fault, Lack, Populated, Resolved, Served};
 use crate::base::{Error, Need, Stop};
 use crate::fault::plan::Reach;
-use crate::fault::{Decision, MarkedPage, Plan, Refusal, Source, Stale, Unshare, decide};
+use crate::fault::{
+    Decision, MarkedPage, Near, Plan, Refusal, Source, Stale, Unshare, decide, near,
+};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
 use crate::stats::Event;
@@ -78,16 +80,34 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         serve: &Serve<'_, A, H>,
     ) -> Result<Resolved, Stop> {
         self.base.groups.charge(space, 1)?;
-        let view = self.base.view(space);
+        let first = self.near(space, page, fault);
+        if let Some(Attempt::Made(Ok(Some(done)))) = first {
+            return Ok(done);
+        }
+        self.resolve_from(space, page, fault, serve, first)
+    }
+
+    /// Resolves a fault of which `first` is left, or which must be decided.
+    #[inline(never)]
+    fn resolve_from(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        fault: &mut Fault<'_>,
+        serve: &Serve<'_, A, H>,
+        mut first: Option<Attempt>,
+    ) -> Result<Resolved, Stop> {
+        let view = &self.base.view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
-            let step = match self.attempt(&view, page, fault, &mut taken) {
+            let step = first.take().unwrap_or_else(|| self.attempt(view, page, fault, &mut taken));
+            let step = match step {
                 Attempt::Made(step) => step,
                 Attempt::Copy(unshare, source) => {
-                    self.copy_from(&view, &unshare, source, fault.resched)
+                    self.copy_from(view, &unshare, source, fault.resched)
                 }
-                Attempt::Other(decision) => self.advance(&view, page, &decision, fault, serve),
+                Attempt::Other(decision) => self.advance(view, page, &decision, fault, serve),
             };
             if let Some(ended) = step.transpose() {
                 result = ended;
@@ -96,6 +116,46 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         self.base.free(taken.map(|(run, _)| run));
         result
+    }
+
+    /// Carries out a fault near the last one of this CPU. `None` where it must be decided from the
+    /// root of the tables on.
+    // A part of the code that others of its kind also go through, with the level known: most
+    // faults end here.
+    #[inline(never)]
+    fn near(&self, space: &Space<A>, page: Vpn, fault: &mut Fault<'_>) -> Option<Attempt> {
+        let view = &self.base.view(space);
+        let plan = match near(view, &self.base.policy, page, fault.access, fault.reach)? {
+            Near::Fill(plan) => plan,
+            Near::Unshare(unshare) => {
+                return Some(match self.keep(view, &unshare) {
+                    Ok(step) => Attempt::Made(Ok(step)),
+                    Err(source) => Attempt::Copy(unshare, source),
+                });
+            }
+        };
+        let (run, order) = match plan.choice.largest() {
+            Order::ZERO => (self.take_one(view.space, Order::ZERO, plan.advice).ok()?, Order::ZERO),
+            _ => match self.take_for(view, &plan, true) {
+                Ok(taken) => taken,
+                Err(stop) => return Some(Attempt::Made(Err(stop))),
+            },
+        };
+        let start = plan.start(order);
+        self.base.clear(&run, plan.page.get() - start.get(), fault.resched);
+        let place = Place { level: Level::LAST, ..plan.place };
+        match plan.install_in(view, place, run, order) {
+            Ok(installed) => {
+                self.base.groups.draw(view.space, installed.pages.count());
+                self.tally(view.space, &plan.choice, &installed);
+                Some(Attempt::Made(Ok(Some(Resolved::Mapped(installed)))))
+            }
+            Err(Stale(run)) => {
+                self.base.free(run);
+                self.base.count(Event::Stale, 1);
+                None
+            }
+        }
     }
 
     /// Decides a fault, and carries a common decision out: to fill an empty place, or to keep a
@@ -199,7 +259,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Maps `run`, which has the plan's content. `None` when the plan went stale: the frames are in
     /// `taken` then.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn install(
         &self,
         view: &View<'_, A, H>,
@@ -233,7 +293,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// The largest wanted run that is free, and the order of its folios. With `asks` the embedder
     /// may be asked to make room for a larger one.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn take_for(
         &self,
         view: &View<'_, A, H>,

@@ -66,12 +66,20 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
         }
         space.counters.alloc(cpu, order, folios);
-        for (set, cause) in [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
-        {
-            set.descending(Order::ZERO).for_each(|order| self.fallback(space, order, cause));
+        if !(choice.geometry | choice.occupied).is_empty() {
+            self.fallbacks(space, choice);
         }
     }
 
+    #[inline(never)]
+    fn fallbacks(&self, space: &Space<A>, choice: &Choice) {
+        for order in (choice.geometry | choice.occupied).descending(Order::ZERO) {
+            let fits = !choice.geometry.contains(order);
+            self.fallback(space, order, if fits { Cause::Occupied } else { Cause::Geometry });
+        }
+    }
+
+    #[inline(never)]
     pub(crate) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
         let cpu = self.base.hw.cpu().index();
         if let Some(own) = self.base.counters.get(cpu) {

@@ -10,7 +10,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 use super::sample::Sample;
 use super::word::plain;
 use super::{Place, Tables};
-use crate::phys::{Kind, WordsLock};
+use crate::phys::WordsLock;
 use crate::sync::Ordering;
 
 /// A page table whose lock is held. It stays the table of these pages of this tree, and besides the
@@ -317,12 +317,9 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// The lock alone.
     #[inline(always)]
     fn words(&self, frame: Pfn, level: Level, page: Vpn) -> Option<WordsLock<'a>> {
-        let lock = self.meta.lock(frame)?.words()?;
+        let lock = self.meta.lock(frame)?.table_of(level.index() as u8)?;
         let slot = lock.slot();
-        let state = slot.state();
-        let is_it = state.kind() == Kind::Table
-            && state.order() as usize == level.index()
-            && slot.owner.load(Ordering::Relaxed) == Self::base(page, level).get()
+        let is_it = slot.owner.load(Ordering::Relaxed) == Self::base(page, level).get()
             && slot.links[0].load(Ordering::Relaxed) == self.meta.index(self.root());
         is_it.then_some(lock)
     }
@@ -330,7 +327,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Locks the lowest table that translates `page`, but not below `least`.
     pub fn lock_lowest(&self, page: Vpn, least: Level) -> Locked<'a, A, H> {
         loop {
-            let place = self.walk(page, least);
+            let place = self.walk_here(page, least);
             if let Some(lock) = self.lowest_words(place, page, least) {
                 return Locked::new(*self, lock, place.level, Self::base(page, place.level));
             }

@@ -136,8 +136,14 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
 
     /// The lowest table that translates `page`, but not below `least`, and its word for the page.
     /// A hint: it may be out of date, so lock the table and ask before acting.
-    #[inline]
+    #[inline(never)]
     pub fn walk(&self, page: Vpn, least: Level) -> Place {
+        self.walk_here(page, least)
+    }
+
+    /// The same, as a part of its caller.
+    #[inline(always)]
+    pub(super) fn walk_here(&self, page: Vpn, least: Level) -> Place {
         let mut frame = self.root();
         let mut level = A::ROOT;
         loop {

@@ -70,6 +70,14 @@ crate::sync::names!([const CAP: usize] AreaTree<CAP>, "space.areas" {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seq(pub(super) u64);
 
+impl Seq {
+    /// Its number, which is even.
+    #[inline]
+    pub(in crate::space) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 impl<const CAP: usize> AreaTree<CAP> {
     /// The fewest entries of a node other than the root. A quarter, not half: a node that overflows
     /// at its end is cut three to one, so areas that are mapped in order leave full nodes behind.
@@ -96,6 +104,12 @@ impl<const CAP: usize> AreaTree<CAP> {
     #[inline]
     pub fn is_current(&self, seq: Seq, pages: PageSpan) -> bool {
         !self.is_held(pages) && self.seq.load(Ordering::Acquire) == seq.0
+    }
+
+    /// The moment with this number, if no change has begun since.
+    #[inline(always)]
+    pub(in crate::space) fn at_moment(&self, number: u64) -> Option<Seq> {
+        (self.seq.load(Ordering::Acquire) == number).then_some(Seq(number))
     }
 
     /// Whether a writer holds a page of `pages`; see [`TreeWriter::hold`](super::TreeWriter::hold).

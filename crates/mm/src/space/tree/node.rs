@@ -160,12 +160,6 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// The first area that ends after `page`.
     #[inline(never)]
     pub(super) fn seek(&self, page: Vpn) -> Option<Area> {
-        self.seek_here(page)
-    }
-
-    /// The same, as a part of its caller.
-    #[inline(always)]
-    pub(super) fn seek_here(&self, page: Vpn) -> Option<Area> {
         let (node, at) = self.leaf(page.get(), |_, _| {})?;
         node.entry(at).area()
     }

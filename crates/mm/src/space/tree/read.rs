@@ -32,19 +32,6 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
         self.validated(|| self.seek(page))
     }
 
-    /// The same, as a part of its caller, a fault: to return an area through memory costs a third
-    /// of finding it.
-    #[inline(always)]
-    pub(crate) fn next_for_fault(&self, page: Vpn) -> (Option<Area>, Seq) {
-        loop {
-            let seq = self.begin();
-            let area = self.seek_here(page);
-            if self.is_undisturbed(seq) {
-                return (area, seq);
-            }
-        }
-    }
-
     /// The last area that begins before `page`.
     #[inline]
     pub fn last_before(&self, page: Vpn) -> (Option<Area>, Seq) {
