@@ -26,7 +26,7 @@ enum Attempt {
     /// It was made.
     Made(Served),
     /// To copy a page that is still shared.
-    Copy(Unshare, Source),
+    Copy(Unshare, Option<Source>),
     /// To carry out a rarer decision.
     Other(Decision),
 }
@@ -80,39 +80,42 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         serve: &Serve<'_, A, H>,
     ) -> Result<Resolved, Stop> {
         self.base.groups.charge(space, 1)?;
-        let first = self.near(space, page, fault);
+        let mut first = self.near(space, page, fault);
         if let Some(Attempt::Made(Ok(Some(done)))) = first {
             return Ok(done);
         }
-        self.resolve_from(space, page, fault, serve, first)
+        self.resolve_from(space, page, fault, serve, &mut first)
     }
 
-    /// Resolves a fault of which `first` is left, or which must be decided.
-    #[inline(never)]
+    /// Resolves a fault of which `next` is left, or which must be decided. The attempts stay in
+    /// their one place, and this is a part of its caller: a second copy, or a frame more, would
+    /// deepen the stack of all that is called from here.
+    #[inline(always)]
     fn resolve_from(
         &self,
         space: &Space<A>,
         page: Vpn,
         fault: &mut Fault<'_>,
         serve: &Serve<'_, A, H>,
-        mut first: Option<Attempt>,
+        next: &mut Option<Attempt>,
     ) -> Result<Resolved, Stop> {
         let view = &self.base.view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
-            let step = first.take().unwrap_or_else(|| self.attempt(view, page, fault, &mut taken));
-            let step = match step {
-                Attempt::Made(step) => step,
-                Attempt::Copy(unshare, source) => {
-                    self.copy_from(view, &unshare, source, fault.resched)
-                }
-                Attempt::Other(decision) => self.advance(view, page, &decision, fault, serve),
+            let attempt = next.get_or_insert_with(|| self.attempt(view, page, fault, &mut taken));
+            let step = match attempt {
+                Attempt::Made(step) => core::mem::replace(step, Ok(None)),
+                Attempt::Copy(unshare, source) => source.take().map_or(Ok(None), |source| {
+                    self.copy_from(view, unshare, source, fault.resched)
+                }),
+                Attempt::Other(decision) => self.advance(view, page, decision, fault, serve),
             };
             if let Some(ended) = step.transpose() {
                 result = ended;
                 break;
             }
+            *next = None;
         }
         self.base.free(taken.map(|(run, _)| run));
         result
@@ -130,7 +133,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Near::Unshare(unshare) => {
                 return Some(match self.keep(view, &unshare) {
                     Ok(step) => Attempt::Made(Ok(step)),
-                    Err(source) => Attempt::Copy(unshare, source),
+                    Err(source) => Attempt::Copy(unshare, Some(source)),
                 });
             }
         };
@@ -173,7 +176,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Decision::Fill(plan) => self.fill(view, &plan, taken, fault.resched),
             Decision::Unshare(unshare) => match self.keep(view, &unshare) {
                 Ok(step) => Ok(step),
-                Err(source) => return Attempt::Copy(unshare, source),
+                Err(source) => return Attempt::Copy(unshare, Some(source)),
             },
             Decision::Below(place, seq) => {
                 self.deepen(view, place, page, Some(seq)).map(|()| None).map_err(Stop::from)
