@@ -312,6 +312,18 @@ impl<'m> Folios<'m> {
         true
     }
 
+    /// The same for one page, given its frame. A folio of one page without another hold cannot gain
+    /// one meanwhile, so that its count needs no atomic addition.
+    #[inline(always)]
+    #[must_use = "a folio that is not shared must be copied"]
+    pub(crate) fn share_page(&self, frame: Pfn, exclusive: bool) -> bool {
+        if self.is_sole_page(frame) {
+            self.meta.at(frame).counts.store(2 * ONE_MAPPED, Ordering::Relaxed);
+            return true;
+        }
+        self.of(frame).is_some_and(|folio| self.share(folio, 1, exclusive))
+    }
+
     /// Whether the mapping of `pages` of its pages, which the caller has, is the only hold on it.
     #[inline]
     pub(crate) fn is_sole(&self, folio: Folio, pages: u32) -> bool {

@@ -37,7 +37,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         prot: Prot,
         gather: &mut Gather,
     ) -> u64 {
-        self.regrant(from, span, gather, |_, attrs| Regrant::rights(granted(attrs, prot)))
+        self.regrant::<false>(from, span, gather, |_, attrs| Regrant::rights(granted(attrs, prot)))
     }
 
     /// Takes the right to write from every leaf of `span` that maps one of `frames`, so that the
@@ -45,7 +45,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// COW as well, or a later `protect` would give it back. Copies that a private area has instead
     /// stay as they are: they may be pinned. Otherwise as [`protect`](Self::protect).
     pub fn withhold(&self, span: PageSpan, frames: FrameSpan, gather: &mut Gather) -> u64 {
-        self.regrant(None, span, gather, |frame, _| match frames.contains(frame) {
+        self.regrant::<true>(None, span, gather, |frame, _| match frames.contains(frame) {
             true => Regrant::LENT,
             false => Regrant::NONE,
         })
@@ -56,7 +56,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     pub fn lend(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let folios = Folios::new(self.meta);
         let free = |frame| folios.of(frame).is_some_and(|folio| folios.counts(folio).pins == 0);
-        self.regrant(None, span, gather, |frame, attrs| {
+        self.regrant::<true>(None, span, gather, |frame, attrs| {
             match !attrs.contains(FOREIGN) && free(frame) {
                 true => Regrant::LENT,
                 false => Regrant::NONE,
@@ -65,9 +65,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Gives every leaf of `span` the attributes that `change` makes of its own; it is called with
-    /// each run's first frame and attributes.
+    /// each run's first frame and attributes. `BY_FRAME`: it asks for the frame.
     #[inline]
-    fn regrant(
+    fn regrant<const BY_FRAME: bool>(
         &self,
         from: Option<Place>,
         span: PageSpan,
@@ -76,10 +76,15 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     ) -> u64 {
         let mut written = 0;
         self.runs_from(from, span, |found| -> Step<()> {
-            if let What::Leaf { frame, attrs, .. } = found.run.what {
-                written += found.regrant(attrs, change(frame, attrs), gather);
+            let What::Leaf { frame, attrs, .. } = found.run.what else { return Step::Next };
+            let (table, index) = (found.table, found.run.index);
+            let change = change(frame, attrs);
+            if change.of(attrs) == attrs {
+                return Step::Next;
             }
-            Step::Next
+            let count = found.regrant::<BY_FRAME>((frame, attrs), change, gather);
+            written += count as u64;
+            Step::To(table.page(index + count))
         });
         written
     }

@@ -127,6 +127,15 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     *with.done += run.count as u64;
                 }
                 What::Leaf { frame, attrs, .. } => {
+                    let lone = match run.count {
+                        1 => self.fork_scattered(heir, &run, entries.end, with),
+                        _ => 0,
+                    };
+                    if lone > 0 {
+                        *with.done += lone as u64;
+                        at += lone;
+                        continue;
+                    }
                     let shared = self.fork_run(heir, run, frame, attrs, with.how, with.gather);
                     *with.done += shared as u64;
                     if shared < run.count {
@@ -202,6 +211,34 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
         heir.copy_from(self, &run, entries, folds);
         entries
+    }
+
+    /// If the run is one page, shares it and the leaves after it that are like it, wherever their
+    /// frames lie, up to one that cannot be shared so. Returns how many.
+    #[inline(never)]
+    fn fork_scattered(&self, heir: &Self, run: &Run, end: usize, with: &mut Heritage<'_>) -> usize {
+        let What::Leaf { frame, attrs, settled: true } = run.what else { return 0 };
+        let exclusive = with.how == Inherit::Private && !attrs.contains(Attrs::COW);
+        let now = if exclusive { Regrant::LENT.of(attrs) } else { attrs };
+        let (folios, more) = (Folios::new(self.tables.meta), self.change_of(run.raw, frame, now));
+        let count = self.scattered(run, end, |at, raw, frame| {
+            let is_shared = folios.share_page(frame, exclusive);
+            if is_shared {
+                let word = [raw.wrapping_add(more)];
+                self.store_words(at, &word);
+                heir.store_words(at, &word);
+            }
+            is_shared
+        });
+        if count > 0 {
+            heir.add(count as i64, 0);
+            if must_flush(attrs, now) {
+                with.gather.flush_space();
+            }
+            self.refold_ends(run.index, count);
+            heir.refold_ends(run.index, count);
+        }
+        count
     }
 
     /// The first `count` entries of a run as one stretch, if the hardware cannot change it, and no

@@ -11,6 +11,7 @@
 //!     │          look, map, relocate                                         ┘
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
+//!   scattered    a batch of words whose frames lie anywhere, where a run would be one page
 //!   map, split, divide, fork, relocate, carry changes of more than one table
 //!   own                                       the kernel's half, made once
 //! ```
@@ -59,6 +60,7 @@ mod regrant;
 mod relocate;
 pub(crate) mod run;
 mod sample;
+mod scattered;
 mod split;
 mod take;
 mod visit;
@@ -74,6 +76,8 @@ pub(crate) mod board;
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod block_tests;
+#[cfg(all(test, not(loom)))]
+mod scattered_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -12,21 +12,33 @@ use super::word::is_settled;
 use super::{Gather, Locked, Run, What};
 
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
-    /// Gives the leaves of the run, whose attributes are `attrs`, those that `change` makes of
-    /// theirs. How many entries were written.
+    /// Gives the leaves of the run, the first of which maps `frame` with `attrs`, the attributes
+    /// that `change` makes of theirs, which is another value. Unless the caller goes `BY_FRAME`, a
+    /// run of one page goes on with leaves like it, wherever their frames lie. How many there were.
     #[inline]
-    pub(super) fn regrant(self, attrs: Attrs, change: Regrant, gather: &mut Gather) -> u64 {
-        if change.of(attrs) == attrs {
-            return 0;
-        }
+    pub(super) fn regrant<const BY_FRAME: bool>(
+        self,
+        (frame, attrs): (Pfn, Attrs),
+        change: Regrant,
+        gather: &mut Gather,
+    ) -> usize {
         debug_assert!(!self.is_cut(), "the caller has split what reaches beyond the span");
-        let (table, count) = (self.table, self.run.count);
-        table.part_run(self.run);
-        if table.regrant(self.run, count, false, change) {
-            gather.flush(self.pages, table.unit());
+        let (table, index, now) = (self.table, self.run.index, change.of(attrs));
+        let mut count = match self.run.count {
+            1 if !BY_FRAME => table.regrant_scattered(self.run, self.end, frame, now),
+            _ => 0,
+        };
+        let mut flushes = must_flush(attrs, now);
+        if count == 0 {
+            count = self.run.count;
+            table.part_run(self.run);
+            flushes = table.regrant(self.run, count, false, change);
         }
-        table.refold_ends(self.run.index, count);
-        count as u64
+        if flushes {
+            gather.flush(table.span(index, count), table.unit());
+        }
+        table.refold_ends(index, count);
+        count
     }
 }
 
@@ -51,9 +63,31 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.regrant_stretches(run, count, flushes, change)
     }
 
+    /// Gives a leaf that maps `frame`, and those behind it that are like it, the attributes `now`;
+    /// none where that takes more than a plain store. How many there were.
+    #[inline(never)]
+    fn regrant_scattered(&self, run: &Run, end: usize, frame: Pfn, now: Attrs) -> usize {
+        let What::Leaf { attrs, settled: true, .. } = run.what else { return 0 };
+        // Code is published by folios.
+        if now.difference(attrs).contains(Attrs::EXEC) {
+            return 0;
+        }
+        let more = self.change_of(run.raw, frame, now);
+        self.scattered(run, end, |at, raw, _| {
+            self.store_words(at, &[raw.wrapping_add(more)]);
+            true
+        })
+    }
+
     #[inline(never)]
     fn regrant_stretches(&self, run: &Run, count: usize, owes: bool, change: Regrant) -> bool {
-        self.stretches(run, count).fold(owes, |owes, s| self.regrant_stretch(&s, owes, change))
+        self.stretches(run, count).fold(owes, |owes, s| self.regrant_one(&s, owes, change))
+    }
+
+    /// A stretch of several: one instance for them.
+    #[inline(never)]
+    fn regrant_one(&self, s: &Stretch, owes: bool, change: Regrant) -> bool {
+        self.regrant_stretch(s, owes, change)
     }
 
     /// Takes all rights from leaves, and unfolds their blocks: leaves without rights form none.
@@ -64,8 +98,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         while at < end {
             let raw = self.raw(at);
             if !self.is_folded(raw) {
-                let stretch = self.stretch(at, end, raw);
-                self.regrant_stretch(&stretch, true, change);
+                let stretch = self.stretch_of(at, end, raw);
+                self.regrant_one(&stretch, true, change);
                 at += stretch.count;
                 continue;
             }

@@ -144,6 +144,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         Stretch { index, count, raw }
     }
 
+    /// The same, for callers that seldom come here.
+    #[inline(never)]
+    pub(super) fn stretch_of(&self, index: usize, end: usize, raw: u64) -> Stretch {
+        self.stretch(index, end, raw)
+    }
+
     /// The run that entry `index` is by itself.
     #[inline]
     pub fn entry(&self, index: usize) -> Run {
@@ -197,7 +203,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let (index, raw) = (at, self.raw(at));
             let stretch = match uniform {
                 true => Stretch { index, count: end - index, raw },
-                false => self.stretch(index, end, raw),
+                false => self.stretch_of(index, end, raw),
             };
             at += stretch.count;
             Some(stretch)
@@ -222,7 +228,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         while at < end && !noted.contains(NOTED) {
             let raw = self.raw(at);
             noted |= self.leaf_attrs(raw, at).intersection(NOTED);
-            at += self.stretch(at, end, raw).count;
+            at += self.stretch_of(at, end, raw).count;
         }
         noted
     }

@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::visit::{Found, Step};
 use super::word::FOREIGN;
@@ -55,7 +55,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             let mut step = Step::Next;
             if table.present() > 0 {
                 step = table.runs(part, |found| match found.take(what, gather, &mut took) {
-                    Step::Next if table.present() == 0 => Step::To(part.end),
+                    Step::Next | Step::To(_) if table.present() == 0 => Step::To(part.end),
                     step => step,
                 });
             }
@@ -133,6 +133,14 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
                 table.take_foreign(run, frame, gather)
             }
             What::Leaf { frame, .. } => {
+                let lone = match run.count {
+                    1 => table.take_scattered(run, self.end, gather),
+                    _ => 0,
+                };
+                if lone > 0 {
+                    took.entries += lone as u64;
+                    return Step::To(pages.start.add(lone as u64));
+                }
                 let taken = table.take_folios(run, frame, gather, |_| true);
                 debug_assert!(taken == pages.count() || gather.is_full(), "leaves map folios");
                 taken
@@ -200,6 +208,22 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         passed
     }
 
+    /// If the run is one page, takes it and the leaves after it that are like it, wherever their
+    /// frames lie, up to one for which the gather has no room. Returns how many.
+    #[inline(never)]
+    fn take_scattered(&self, run: &Run, end: usize, gather: &mut Gather) -> usize {
+        let folios = Folios::new(self.tables.meta);
+        let count = self.scattered(run, end, |_, _, frame| match folios.of(frame) {
+            Some(folio) if !gather.is_full() => {
+                gather.mapping(self.tables.meta, folio, FrameSpan::new(frame, 1));
+                true
+            }
+            _ => false,
+        });
+        self.clear_leaves(run.index, count, gather);
+        count
+    }
+
     /// Takes a run of foreign leaves, up to a folio for whose mapping the gather has no room.
     /// Returns how many pages it has passed.
     fn take_foreign(&self, run: &Run, frame: Pfn, gather: &mut Gather) -> u64 {
@@ -216,7 +240,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// Zeroes `count` leaves from `index` on, which cut no folio, and notes their flush.
-    #[inline(always)]
+    #[inline(never)]
     fn clear_leaves(&self, index: usize, count: usize, gather: &mut Gather) {
         if count > 0 {
             self.part(index, count);

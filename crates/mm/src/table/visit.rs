@@ -35,6 +35,8 @@ pub struct Found<'t, 'a, A, H> {
     pub(super) run: &'t mut Run,
     /// Its pages, as far as they lie in the walk's span.
     pub(super) pages: PageSpan,
+    /// The walk's entries of this table end before this one.
+    pub(super) end: usize,
 }
 
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
@@ -139,7 +141,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
                 What::Absent => end,
                 What::Leaf { .. } | What::Marker(_) => {
                     let pages = PageSpan::new(at, end);
-                    match visit(Found { table: self, run: &mut run, pages }) {
+                    match visit(Found { table: self, run: &mut run, pages, end: entries.end }) {
                         Step::Next => end,
                         Step::To(page) => page,
                         Step::Stop(result) => return Step::Stop(result),

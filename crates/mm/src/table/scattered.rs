@@ -1,0 +1,75 @@
+//! Leaves whose frames lie anywhere.
+//!
+//! Programs touch pages in any order, and memory that was used is in pieces. Each page is a run by
+//! itself then. But the words of such neighbours still differ in their frames alone, so that one of
+//! them, once it is decoded, gives the meaning of the others and what they become:
+//!
+//! ```text
+//!   words   | 7 c w | 2 c w | 9 c w | 4 c w |  20 c w | 21 c w | 22 c w | ...
+//!             └─ each: like the first? ask, act ─┘      └ consecutive: a run, done as one
+//! ```
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::Pfn;
+
+use super::sample::Sample;
+use super::word::FOREIGN;
+use super::{Locked, Run, What};
+
+/// This many consecutive frames are a run that costs less as one. No more than any format joins in
+/// a contiguous block, so that no such block is passed page by page.
+const LONG: usize = 8;
+
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// The difference between the word of a leaf like `raw`, which maps `frame`, and its word with
+    /// the attributes `now`.
+    #[inline]
+    pub(super) fn change_of(&self, raw: u64, frame: Pfn, now: Attrs) -> u64 {
+        self.spelled(frame, now).wrapping_sub(raw)
+    }
+
+    /// If `run` is one page, calls `act` with its entry, word and frame, and with those of the
+    /// leaves after it that have the same attributes, before entry `end`, up to one for which it
+    /// returns `false`. Returns how many it did. None of them is in a contiguous block.
+    #[inline(always)]
+    pub(super) fn scattered(
+        &self,
+        run: &Run,
+        end: usize,
+        mut act: impl FnMut(usize, u64, Pfn) -> bool,
+    ) -> usize {
+        let Some(sample) = self.sample_of(run, end) else { return 0 };
+        let (mut at, mut raw) = (run.index, run.raw);
+        while let Some((frame, _)) = sample.read::<A>(raw)
+            && act(at, raw, frame)
+        {
+            at += 1;
+            if at == end {
+                break;
+            }
+            raw = self.raw(at);
+            if raw == 0 || self.begins_run(at, end, raw) {
+                break;
+            }
+        }
+        at - run.index
+    }
+
+    /// The sample of a run of one page, if others of its kind can come before entry `end`.
+    #[inline(never)]
+    fn sample_of(&self, run: &Run, end: usize) -> Option<Sample> {
+        let What::Leaf { frame, attrs, .. } = run.what else { return None };
+        let is_lone = run.index + 1 < end && self.level().is_last();
+        let is_plain = !self.is_folded(run.raw) && !attrs.contains(FOREIGN);
+        let sample = || Sample::of::<A>(run.raw, self.level(), frame, attrs);
+        (is_lone && is_plain).then(sample)
+    }
+
+    /// Whether a long run begins at entry `at`, or something like it: the word far behind tells.
+    #[inline(always)]
+    fn begins_run(&self, at: usize, end: usize, raw: u64) -> bool {
+        let ahead = A::step(self.level()).wrapping_mul(LONG as u64 - 1);
+        at + LONG <= end && self.raw(at + LONG - 1) == raw.wrapping_add(ahead)
+    }
+}
