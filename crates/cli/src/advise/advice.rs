@@ -67,7 +67,11 @@ impl Advice<'_> {
         let proven = match guard.as_ref().filter(|_| args.verify) {
             Some(guard) => {
                 let (runs, page) = (args.runs, tape.page);
-                verify::verify(&args.command, &settings, page, runs, (host, guard), limit)?
+                let with = (host, guard);
+                let (proven, ended) =
+                    verify::verify(&args.command, &settings, page, runs, with, limit)?;
+                limits.extend(ended);
+                proven
             }
             None => Vec::new(),
         };

@@ -1,7 +1,6 @@
 //! A program's faults, peak and time on this Linux, as it is set now.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -69,9 +68,6 @@ impl Audience for Begin {
     fn ending(&mut self, _: u32, _: Figures) {}
 }
 
-/// The signal by which Linux ends a process of a group that is full.
-const KILL: i32 = 9;
-
 /// Pages that left for swap devices until now, and that came back; pages of zeroes, too.
 fn moved() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
@@ -84,7 +80,7 @@ fn moved() -> [u64; 2] {
 
 /// Runs the program once, with the same addresses each time, in `group` if there is one.
 pub(super) fn run(command: &[OsString], group: Option<&Path>) -> Result<Run> {
-    let (bounded, group) = (group.is_some(), group.map(Path::to_owned));
+    let group = group.map(Path::to_owned);
     let manner = Manner { small: false, fixed: true, quiet: true, group };
     let before_it = moved();
     let mut tracer = Tracer::start(command, manner)?;
@@ -94,11 +90,6 @@ pub(super) fn run(command: &[OsString], group: Option<&Path>) -> Result<Run> {
     let wall = start.elapsed().as_nanos() as f64;
     let failed = status.filter(|status| !status.success());
     if let Some(status) = failed {
-        if bounded && status.signal() == Some(KILL) {
-            bail!(
-                "the program was killed: its memory was full, and Linux found nothing to page out"
-            );
-        }
         bail!("the program ended with {status}");
     }
     let all = tracer.figures();

@@ -1,7 +1,6 @@
 //! `--verify`: the program on this Linux, under each setting that is shown.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ const BLOCK: u64 = 2 << 20;
 pub(super) type Proven = Vec<(Setting, Measured)>;
 
 /// Runs `command` under all `settings`, `runs` times each: in each round once under each setting.
+/// Sentences say which runs Linux ended.
 pub(super) fn verify(
     command: &[OsString],
     settings: &[Setting],
@@ -34,37 +34,65 @@ pub(super) fn verify(
     runs: u32,
     (host, guard): (&Host, &Guard),
     limit: Option<Limit>,
-) -> Result<Proven> {
-    let mut all: Vec<Vec<Run>> = vec![Vec::new(); settings.len()];
-    let bounds = limit.map(|limit| Bounds::new(host, page, limit)).transpose().map_err(Refused)?;
-    let group = bounds.as_ref().map(|bounds| bounds.group.as_path());
+) -> Result<(Proven, Vec<String>)> {
+    let mut all: Vec<(Vec<Run>, u32)> = vec![(Vec::new(), 0); settings.len()];
+    let bounds = limit.map(|limit| Bounds::new(host, page, limit)).transpose();
+    let mut bounds = bounds.map_err(Refused)?;
     let _known = known_to_background(guard)?;
     // Once for nothing: files come into the cache.
     run(command, None)?;
     for _ in 0..runs {
-        for (setting, into) in settings.iter().zip(&mut all) {
+        for (setting, (into, killed)) in settings.iter().zip(&mut all) {
             guard.put(&setting.switches(page)).context("a switch cannot be set")?;
             sleep(SETTLE);
-            into.push(run(command, group)?);
+            match &mut bounds {
+                None => into.push(run(command, None)?),
+                Some(bounds) => match bounds.run(command)? {
+                    Some(run) => into.push(run),
+                    None => *killed += 1,
+                },
+            }
         }
     }
+    let ended = settings.iter().zip(&all).filter(|(_, (_, killed))| *killed > 0);
+    let ended = ended.map(|(setting, (_, killed))| {
+        format!(
+            "Under {setting}, Linux ended the program in {killed} of {runs} runs: its memory was \
+             full, and nothing else could leave."
+        )
+    });
+    let ended = ended.collect();
     let measured = settings.iter().zip(&all);
-    Ok(measured.filter_map(|(setting, runs)| Some((*setting, Measured::of(runs)?))).collect())
+    let measured =
+        measured.filter_map(|(setting, (runs, _))| Some((*setting, Measured::of(runs)?)));
+    Ok((measured.collect(), ended))
 }
 
-/// A swap device and a memory group, for as long as this lives.
-struct Bounds {
-    group: PathBuf,
-    _device: Swap,
+/// A swap device, for as long as this lives, and the bound of each run.
+struct Bounds<'h> {
+    host: &'h Host,
+    bytes: u64,
+    device: Swap,
 }
 
-impl Bounds {
-    fn new(host: &Host, page: u64, limit: Limit) -> Result<Bounds, String> {
+impl Bounds<'_> {
+    fn new(host: &Host, page: u64, limit: Limit) -> Result<Bounds<'_>, String> {
         // The first page of a device is its header.
         let bytes = (limit.slots + 1).saturating_mul(page);
-        let mut device = Swap::on(host, Device::Zram, bytes.next_multiple_of(BLOCK))?;
-        let group = group::bounded(host, &mut device.keeper, limit.pages.saturating_mul(page))?;
-        Ok(Bounds { group, _device: device })
+        let device = Swap::on(host, Device::Zram, bytes.next_multiple_of(BLOCK))?;
+        Ok(Bounds { host, bytes: limit.pages.saturating_mul(page), device })
+    }
+
+    /// Runs the program once, in a memory group of its own: by the statistics of another run Linux
+    /// would page out other memory. `None` where Linux ended a process of it.
+    fn run(&mut self, command: &[OsString]) -> Result<Option<Run>> {
+        let group = group::bounded(self.host, &mut self.device.keeper, self.bytes);
+        let group = group.map_err(Refused)?;
+        let run = run(command, Some(&group));
+        let killed = group::killed(&group);
+        // Else the keeper does it later.
+        let _ = std::fs::remove_dir(&group);
+        if killed > 0 { Ok(None) } else { run.map(Some) }
     }
 }
 

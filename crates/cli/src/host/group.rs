@@ -14,6 +14,9 @@ use super::keeper::{Keeper, own_name, quoted};
 /// Files that bound the memory of a group: of cgroup v1 and of v2.
 const BOUNDS: [&str; 2] = ["memory.limit_in_bytes", "memory.max"];
 
+/// Files with the number of processes that were ended: of cgroup v1 and of v2.
+const KILLS: [&str; 2] = ["memory.oom_control", "memory.events"];
+
 /// Files by which a group is told to give up memory: of cgroup v1 and of v2.
 const FILES: [&str; 2] = ["memory.force_empty", "memory.reclaim"];
 
@@ -32,6 +35,16 @@ pub(crate) fn bounded(host: &Host, keeper: &mut Keeper, bytes: u64) -> Result<Pa
         }
     }
     Err(why)
+}
+
+/// How many processes of a group the kernel has ended because its memory was full.
+pub(crate) fn killed(group: &Path) -> u64 {
+    let texts = KILLS.iter().filter_map(|file| fs::read_to_string(group.join(file)).ok());
+    let count = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+    };
+    texts.filter_map(count).sum()
 }
 
 fn bounded_in(parent: &Path, keeper: &mut Keeper, bytes: u64) -> io::Result<PathBuf> {
@@ -116,6 +129,19 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path().join("sys/fs/cgroup/memory")).unwrap().count(), 0);
         let none = bounded(&Host::new(Path::new("/nonexistent")), &mut keeper, 1).unwrap_err();
         assert!(none.contains("no memory groups"), "{none}");
+    }
+
+    #[test]
+    fn f1_processes_that_the_kernel_ended_are_counted_in_both_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(killed(dir.path()), 0);
+        let v1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
+        fs::write(dir.path().join("memory.oom_control"), v1).unwrap();
+        assert_eq!(killed(dir.path()), 2);
+        let v2 = "low 0\nhigh 0\nmax 17\noom 4\noom_kill 3\noom_group_kill 0\n";
+        fs::write(dir.path().join("memory.events"), v2).unwrap();
+        fs::remove_file(dir.path().join("memory.oom_control")).unwrap();
+        assert_eq!(killed(dir.path()), 3);
     }
 
     #[test]

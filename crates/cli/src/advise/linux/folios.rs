@@ -22,6 +22,9 @@ pub(in crate::advise) struct Folio {
     pub(super) mapped: u32,
 }
 
+/// Pages that a CPU charges to a group at a time.
+const STOCK: u64 = 64;
+
 /// All folios.
 #[derive(Default)]
 pub(in crate::advise) struct Folios {
@@ -31,10 +34,12 @@ pub(in crate::advise) struct Folios {
     pub(in crate::advise) pages: u64,
     /// The most that there were.
     pub(in crate::advise) peak: u64,
-    /// Pages of tables.
+    /// Pages of tables, and others of the kernel for each process.
     pub(super) tables: u64,
     /// The bound of pages and tables together, the device, and the lists by which folios leave.
     pub(super) limit: Option<Limit>,
+    /// Pages that were charged in advance, and that no folio has yet.
+    pub(super) stock: u64,
     pub(super) device: Device,
     pub(super) lists: Option<Lists>,
 }
@@ -48,7 +53,28 @@ impl Folios {
 
     /// Whether `pages` more are within the bound.
     pub(super) fn have_room(&self, pages: u64) -> bool {
-        self.limit.is_none_or(|limit| self.pages + self.tables + pages <= limit.pages)
+        self.stock >= pages || self.is_within(pages)
+    }
+
+    fn is_within(&self, more: u64) -> bool {
+        let used = self.pages + self.tables + self.stock;
+        self.limit.is_none_or(|limit| used + more <= limit.pages)
+    }
+
+    /// Charges `pages`: from the stock, or with a new stock if that fits. So the last pages below
+    /// the bound may be in the stock, where a large folio does not find them.
+    fn charge(&mut self, pages: u64) {
+        if self.limit.is_none() {
+            return;
+        }
+        let batch = pages.max(STOCK);
+        if self.stock >= pages {
+            self.stock -= pages;
+        } else if self.is_within(batch) {
+            self.stock += batch - pages;
+            // A stock that is too large is given back.
+            self.stock = if self.stock > STOCK { 0 } else { self.stock };
+        }
     }
 
     /// A folio at the page `first`, of which `count` pages are mapped in `space`.
@@ -56,6 +82,7 @@ impl Folios {
         let users = [(space, count), (0, 0)];
         let place = Place::default();
         let mut folio = Folio { order, first, place, many: false, users, mapped: count };
+        self.charge(1 << order);
         self.pages += 1 << order;
         self.peak = self.peak.max(self.pages);
         let id = match self.free.pop() {
@@ -72,13 +99,6 @@ impl Folios {
         };
         self.enlist(id, false, false);
         id
-    }
-
-    /// A page of the folio was accessed.
-    pub(super) fn access(&mut self, id: FolioId) {
-        if self.lists.is_some() {
-            self.all[id as usize].place.accessed = true;
-        }
     }
 
     /// A page of the folio has moved to the address `page`, from `from`.

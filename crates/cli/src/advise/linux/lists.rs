@@ -4,7 +4,7 @@
 //!   new ──► inactive ──scanned──► not accessed since: leaves
 //!              ▲  │                 accessed once: back to the inactive list
 //!              │  └──────────────── accessed twice ──► active
-//!              └── while active is the longer list ─────┘
+//!              └── while active is known as the longer ─┘
 //! ```
 
 use std::collections::VecDeque;
@@ -30,13 +30,61 @@ impl Place {
 }
 
 /// The lists, from the folios to scan next on.
-#[derive(Default)]
 pub(super) struct Lists {
     queues: [VecDeque<(FolioId, u32)>; 2],
     /// Pages in each.
     pub(super) pages: [u64; 2],
     /// Pages that left or became active until now.
     pub(super) age: u64,
+    /// Folios that became active by coming back.
+    returns: u64,
+    /// The pages in each list, and `returns`, when the statistics were last brought together.
+    pub(super) known: ([u64; 2], u64),
+    /// `returns` as reclaim knew it at its end.
+    seen: u64,
+    /// Milliseconds until the statistics are brought together again.
+    due: u64,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists {
+            queues: Default::default(),
+            pages: [0; 2],
+            age: 0,
+            returns: 0,
+            known: ([0; 2], 0),
+            seen: 0,
+            due: GATHER / 2,
+        }
+    }
+}
+
+/// Linux brings the statistics of groups together each two seconds, whenever a program begins.
+/// Meanwhile it decides by old figures, and at first by none.
+const GATHER: u64 = 2000;
+
+impl Lists {
+    /// Milliseconds pass.
+    pub(super) fn pass(&mut self, ms: u64) {
+        if ms >= self.due {
+            self.known = (self.pages, self.returns);
+            self.due += GATHER * ((ms - self.due) / GATHER + 1);
+        }
+        self.due -= ms;
+    }
+
+    /// Whether active folios are to become inactive: the active list is the longer one, or folios
+    /// came back that were active. As far as is known.
+    pub(super) fn has_old(&self) -> bool {
+        let ([inactive, active], returns) = self.known;
+        inactive < active || returns != self.seen
+    }
+
+    /// Reclaim ends.
+    pub(super) fn reclaimed(&mut self) {
+        self.seen = self.known.1;
+    }
 }
 
 /// The end of a scan of a folio.
@@ -85,6 +133,13 @@ impl Folios {
         }
     }
 
+    /// A page of the folio was accessed.
+    pub(super) fn access(&mut self, id: FolioId) {
+        if self.lists.is_some() {
+            self.all[id as usize].place.accessed = true;
+        }
+    }
+
     /// Looks at a folio of the inactive list, whose accesses are forgotten.
     pub(super) fn verdict(&mut self, id: FolioId, is_shared: bool) -> Verdict {
         let place = &mut self.all[id as usize].place;
@@ -97,20 +152,25 @@ impl Folios {
         }
     }
 
-    /// Folios leave the active list while that is the longer one: about `pages` pages of them.
-    pub(super) fn deactivate(&mut self, pages: u64) {
+    /// About `pages` pages leave the active list; returns how many did.
+    pub(super) fn deactivate(&mut self, pages: u64) -> u64 {
         let mut moved = 0;
         while moved < pages {
-            let Some(lists) = &self.lists else { return };
-            if lists.pages[0] >= lists.pages[1] {
-                return;
-            }
-            let Some(id) = self.next(true) else { return };
+            let Some(id) = self.next(true) else { break };
             let folio = &mut self.all[id as usize];
             folio.place.accessed = false;
             moved += 1 << folio.order;
             self.enlist(id, false, false);
         }
+        moved
+    }
+
+    /// A folio that has come back soon enough is active.
+    pub(super) fn returned(&mut self, id: FolioId) {
+        self.delist(id);
+        self.enlist(id, true, false);
+        self.grow_old(1 << self.all[id as usize].order);
+        self.lists.iter_mut().for_each(|lists| lists.returns += 1);
     }
 
     /// Memory is `pages` older.

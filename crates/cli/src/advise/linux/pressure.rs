@@ -11,12 +11,19 @@
 //!   devices that answer at once (compressed memory). After a fork, each space reads its own copy.
 //! * A page that comes back after fewer pages than the active list has goes to that list.
 //!
+//! * Reclaim decides by the statistics of the group, which Linux brings together each two seconds
+//!   ([`lists`](super::lists)). Until then they are as before, at first zero. Folios that
+//!   became active stay so meanwhile; and when no folio is inactive any more, Linux ends a process,
+//!   however much room the device has.
+//!
 //! Left out: the swap cache and reading ahead for slower devices; pages of zeroes, which take a
-//! slot and no device; generations (`lru_gen`); pages of files, which leave as recorded.
+//! slot and no device; generations (`lru_gen`); pages of files, which leave as recorded; memory of
+//! the kernel for files, sockets and threads; the CPU that swaps, each of which fills a cluster of
+//! its own.
 
 use super::fault::{Around, Counts, around};
 use super::folios::{FolioId, Folios};
-use super::lists::Verdict;
+use super::lists::{Lists, Verdict};
 use super::rules::{BLOCK, LEAST};
 use super::slots::Slot;
 use super::space::{Space, split};
@@ -25,24 +32,24 @@ use crate::tape::Area;
 
 /// Pages that are scanned, and freed, at a time.
 const BATCH: u64 = 32;
-/// Full scans of all pages before the bound is raised.
-const SCANS: u64 = 4;
+/// How often reclaim is tried before the bound is raised.
+const TRIES: u32 = 17;
+/// The part of the inactive list that is scanned before all of it is.
+const AGAIN: (u64, u64) = (3, 10);
 
 /// The parts of the machine that reclaim needs.
 type Machine<'a> = (&'a mut [Option<Space>], &'a mut Folios);
 
 /// Pages out until `pages` have room. Where that is impossible, raises the bound for one page.
 pub(super) fn make_room((spaces, folios): Machine<'_>, counts: &mut Counts, pages: u64) {
-    let mut freed = 0;
-    let mut left = SCANS * folios.pages + BATCH;
-    while (freed < pages.max(BATCH) || !folios.have_room(pages)) && left > 0 {
-        let before = folios.pages;
-        let scanned = scan((spaces, folios), counts).max(1);
-        left = left.saturating_sub(scanned);
-        freed += before.saturating_sub(folios.pages);
+    for _ in 0..TRIES {
+        reclaim((spaces, folios), counts, pages.max(BATCH));
+        if folios.have_room(pages) {
+            return;
+        }
+        folios.stock = 0;
     }
     if pages == 1
-        && !folios.have_room(1)
         && let Some(limit) = &mut folios.limit
     {
         counts.short += 1;
@@ -50,9 +57,38 @@ pub(super) fn make_room((spaces, folios): Machine<'_>, counts: &mut Counts, page
     }
 }
 
+/// Frees `pages` pages, if a scan of all that is inactive finds as many. With each batch of it, as
+/// many active pages become inactive if that list is too long, or if nothing else could leave.
+/// Where nothing is inactive, it does nothing: Linux then ends a process.
+fn reclaim((spaces, folios): Machine<'_>, counts: &mut Counts, pages: u64) {
+    let old = folios.lists.as_ref().is_some_and(Lists::has_old);
+    let goal = folios.pages.saturating_sub(pages);
+    let before = folios.pages;
+    for both in [old, true] {
+        let [inactive, mut active] = folios.lists.as_ref().map_or([0; 2], |lists| lists.pages);
+        let mut left = inactive + inactive * AGAIN.0 / AGAIN.1;
+        while left > 0 && folios.pages > goal {
+            let scanned = scan((spaces, folios), counts);
+            if scanned == 0 {
+                break;
+            }
+            left = left.saturating_sub(scanned);
+            if both && active > 0 {
+                active = active.saturating_sub(folios.deactivate(BATCH));
+            }
+        }
+        if folios.lists.as_ref().is_some_and(|lists| lists.known.0[0] < lists.known.0[1]) {
+            folios.deactivate(BATCH);
+        }
+        if both || inactive == 0 || folios.pages < before {
+            break;
+        }
+    }
+    folios.lists.iter_mut().for_each(Lists::reclaimed);
+}
+
 /// Scans a part of the inactive list; returns how many pages.
 fn scan((spaces, folios): Machine<'_>, counts: &mut Counts) -> u64 {
-    folios.deactivate(BATCH);
     let mut scanned = 0;
     while scanned < BATCH {
         let Some(id) = folios.next(false) else { break };
@@ -133,6 +169,8 @@ fn users(spaces: &mut [Option<Space>], id: FolioId, first: u64, count: u64) -> V
 /// Each mapped page becomes a folio, to be scanned next; the others are free.
 fn divide((spaces, folios): Machine<'_>, id: FolioId, users: &[User]) {
     let mut parts: Vec<(u64, FolioId)> = Vec::new();
+    // They are charged already.
+    let limit = folios.limit.take();
     for (place, page, own) in users {
         let Some(space) = &mut spaces[*place] else { continue };
         let known = parts.iter().find(|(other, _)| other == page).map(|(_, part)| *part);
@@ -153,6 +191,7 @@ fn divide((spaces, folios): Machine<'_>, id: FolioId, users: &[User]) {
         let (block, at) = split(*page);
         space.tables.at(block).pages()[at] = Entry::of(part, *own);
     }
+    folios.limit = limit;
 }
 
 impl Around<'_> {
@@ -186,9 +225,8 @@ impl Around<'_> {
         let age = self.folios.lists.as_ref().map_or(0, |lists| lists.age);
         let distance = age - self.folios.device.age(slot);
         let folio = self.folios.make(order, space.number, (span.start, 1 << order));
-        if self.folios.lists.as_ref().is_some_and(|lists| distance <= lists.pages[1]) {
-            self.folios.delist(folio);
-            self.folios.enlist(folio, true, false);
+        if self.folios.lists.as_ref().is_some_and(|lists| distance <= lists.known.0[1]) {
+            self.folios.returned(folio);
         }
         let (block, first) = split(span.start);
         let table = space.tables.at(block);

@@ -118,3 +118,50 @@ fn f1_a_fault_takes_a_smaller_folio_rather_than_wait_where_defrag_says_so() {
     let other = written(setting, limit([false; 2]), 1024, 1);
     assert!(other.folios[0] > 0 && other.folios[4] < 64, "{other:?}");
 }
+
+/// A process that has room for 512 pages, uses 384 again and again, and then others for a while,
+/// each after `pause` milliseconds; the pages that are active at its end, and its counts.
+fn paced(pause: u64) -> (u64, Counts) {
+    let limit = Limit { pages: 512, slots: 8192, waits: [false; 2] };
+    let memory = Memory { limit: Some(limit), ..Memory::new(0.0) };
+    let mut machine = Machine::new(Setting::never(), memory);
+    machine.event(Event::Space(0));
+    machine.event(Event::Map(Area::anon(Span::of(1024, 4096))));
+    let mut write = |pages: std::ops::Range<u64>| {
+        for page in pages {
+            machine.event(Event::Touch { page: 1024 + page, access: Access::Write });
+        }
+        machine.event(Event::Time(pause));
+    };
+    // Each scan sees that the first pages were used again: they become active.
+    for round in 0..15 {
+        write(0..384);
+        write(512 + round * 100..612 + round * 100);
+    }
+    // Nothing uses them any more.
+    (0..15).for_each(|round| write(2048 + round * 100..2148 + round * 100));
+    let active = machine.folios.lists.as_ref().map_or(0, |lists| lists.pages[1]);
+    (active, machine.finish().counts)
+}
+
+#[test]
+fn f1_active_folios_stay_until_the_statistics_of_the_group_say_that_they_are_too_many() {
+    let (fast, slow) = (paced(0), paced(3000));
+    // Without statistics, no folio is known to be active: none becomes inactive.
+    assert!(fast.0 > 256, "{fast:?}");
+    assert!(slow.0 <= 256 + BATCH, "{slow:?}");
+}
+
+#[test]
+fn f1_pages_that_left_side_by_side_come_back_as_one_folio() {
+    // Pages leave one by one, and some come back meanwhile: others take no place between them.
+    let mut device = super::super::slots::Device::new(2 * PAGES);
+    let first = device.take(0, 0).unwrap();
+    device.take(0, 0).unwrap();
+    device.release(first);
+    let run: Vec<Slot> = (0..16).map(|_| device.take(0, 0).unwrap()).collect();
+    assert!(run.iter().zip(run[0]..).all(|(slot, next)| *slot == next), "{run:?}");
+    // At the end of the cluster the place that was left free is taken, too.
+    let rest = std::iter::from_fn(|| device.take(0, 0)).collect::<Vec<Slot>>();
+    assert!(rest.contains(&first) && rest.len() as u64 == 2 * PAGES - 17);
+}

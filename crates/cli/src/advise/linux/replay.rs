@@ -91,6 +91,7 @@ impl Machine {
             }
             Event::Space(number) => self.enter(number),
             Event::Time(ms) => {
+                self.folios.lists.iter_mut().for_each(|lists| lists.pass(ms));
                 let with = (&self.setting, &self.memory.pace, &mut self.folios);
                 self.background.pass(ms, &mut self.spaces, with, &mut self.counts);
             }

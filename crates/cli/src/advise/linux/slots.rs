@@ -4,6 +4,10 @@
 //! takes a place in the cluster of its order that is filled now, in an empty one, or in one that
 //! has lost folios; a page also takes one in a cluster of any other order. So a device that looks
 //! half empty may have no place for a large folio.
+//!
+//! A cluster is filled from its start to its end: places that are free again before its end is
+//! reached are taken when it is filled the next time. So pages that leave one after the other lie
+//! side by side, and may come back as one folio.
 
 use std::collections::VecDeque;
 
@@ -31,8 +35,8 @@ pub(super) struct Device {
     empty: VecDeque<u32>,
     /// Clusters with places, by order.
     partial: [VecDeque<u32>; BLOCK as usize + 1],
-    /// The clusters that are filled now.
-    current: [Option<u32>; BLOCK as usize + 1],
+    /// The clusters that are filled now, with the slot to look at next.
+    current: [Option<(u32, Slot)>; BLOCK as usize + 1],
 }
 
 impl Device {
@@ -52,6 +56,11 @@ impl Device {
     /// A place for a folio of `order`; each of its slots has a user then.
     pub(super) fn take(&mut self, order: u8, age: u64) -> Option<Slot> {
         let first = self.place(order)?;
+        if let Some((cluster, next)) = &mut self.current[usize::from(order)]
+            && *cluster == first / PAGES as u32
+        {
+            *next = first + (1 << order);
+        }
         for slot in first as usize..first as usize + (1 << order) {
             (self.users[slot], self.ages[slot]) = (1, age);
         }
@@ -62,38 +71,54 @@ impl Device {
 
     fn place(&mut self, order: u8) -> Option<Slot> {
         let own = usize::from(order);
-        if let Some(found) = self.current[own].and_then(|cluster| self.within(cluster, order)) {
-            return Some(found);
+        if let Some((cluster, next)) = self.current[own] {
+            if let Some(found) = self.within(cluster, next, order) {
+                return Some(found);
+            }
+            self.current[own] = None;
+            self.wait(cluster);
         }
-        self.current[own] = None;
         if let Some(cluster) = self.empty.pop_front() {
             self.clusters[cluster as usize] = Cluster { order, ..Cluster::default() };
-            self.current[own] = Some(cluster);
-            return self.within(cluster, order);
+            return self.fill(cluster, order);
         }
         let others = (LEAST_FIRST..=BLOCK).filter(|_| order == 0);
         for queue in std::iter::once(order).chain(others) {
             while let Some(cluster) = self.partial[usize::from(queue)].pop_front() {
                 self.clusters[cluster as usize].queued = false;
-                if let Some(found) = self.within(cluster, order) {
-                    self.current[own] = Some(cluster);
+                if let Some(found) = self.fill(cluster, order) {
                     return Some(found);
                 }
             }
         }
         // A page takes a place beside any large folio.
         let filled = self.current.into_iter().flatten().filter(|_| order == 0);
-        filled.into_iter().find_map(|cluster| self.within(cluster, 0))
+        filled.into_iter().find_map(|(cluster, _)| self.within(cluster, first(cluster), 0))
     }
 
-    /// A free place in a cluster.
-    fn within(&self, cluster: u32, order: u8) -> Option<Slot> {
-        let first = cluster * PAGES as u32;
-        let mut places = (first..first + PAGES as u32).step_by(1 << order);
+    /// A cluster is filled from its start on, if it has a place; returns that.
+    fn fill(&mut self, cluster: u32, order: u8) -> Option<Slot> {
+        let found = self.within(cluster, first(cluster), order)?;
+        self.current[usize::from(order)] = Some((cluster, found));
+        Some(found)
+    }
+
+    /// A free place in a cluster, from the slot `next` on.
+    fn within(&self, cluster: u32, next: Slot, order: u8) -> Option<Slot> {
+        let mut places = (next..first(cluster + 1)).step_by(1 << order);
         places.find(|place| {
             let slots = *place as usize..*place as usize + (1 << order);
             self.users[slots].iter().all(|users| *users == 0)
         })
+    }
+
+    /// A cluster is no longer filled: if it has free slots, it waits until it is again.
+    fn wait(&mut self, number: u32) {
+        let cluster = &mut self.clusters[number as usize];
+        if !cluster.queued && u64::from(cluster.used) < PAGES {
+            cluster.queued = true;
+            self.partial[usize::from(cluster.order)].push_back(number);
+        }
     }
 
     /// Another entry names the slot.
@@ -126,14 +151,13 @@ impl Device {
             if cluster.queued {
                 self.partial[order].retain(|other| *other != number);
             }
-            for current in self.current.iter_mut().filter(|current| **current == Some(number)) {
-                *current = None;
+            for current in &mut self.current {
+                *current = current.filter(|(filled, _)| *filled != number);
             }
             cluster.queued = true;
             self.empty.push_back(number);
-        } else if !cluster.queued && !self.current.contains(&Some(number)) {
-            cluster.queued = true;
-            self.partial[order].push_back(number);
+        } else if !self.current.iter().flatten().any(|(filled, _)| *filled == number) {
+            self.wait(number);
         }
     }
 
@@ -142,6 +166,11 @@ impl Device {
     pub(super) fn used(&self) -> u64 {
         self.users.iter().filter(|users| **users > 0).count() as u64
     }
+}
+
+/// The first slot of a cluster.
+fn first(cluster: u32) -> Slot {
+    cluster * PAGES as u32
 }
 
 /// The orders of other clusters in which a page looks for a place.

@@ -106,6 +106,10 @@ pub(crate) fn record(wanted: &Wanted<'_>, place: &Path, host: &Host) -> Result<T
     for _ in 0..2 {
         pipes.drain(u64::MAX, |seen| weave.add(seen, |pid| snapshot(&side.moments, pid)))?;
     }
+    if stop != Stop::Ended {
+        // These go on, or are about to be ended.
+        tree(side.pid).into_iter().for_each(|thread| weave.name(thread, &areas(thread)));
+    }
     let mut tape = Tape {
         page,
         processes: weave.processes(),
@@ -171,11 +175,12 @@ fn follow(
     let mut shown = start;
     loop {
         let ended = side.thread.is_finished();
+        // Before the events: those that mapped the files are among them.
+        let names = std::mem::take(&mut lock(&side.moments).ending);
         let now = now();
         let count = pipes.drain(now, |seen| {
             weave.add(seen, |pid| snapshot(&side.moments, pid));
         })?;
-        let names = std::mem::take(&mut lock(&side.moments).ending);
         for (thread, areas) in names {
             weave.name(thread, &areas);
         }

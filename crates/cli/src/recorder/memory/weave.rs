@@ -30,6 +30,8 @@ pub(super) struct Weave {
     /// The meaning of the machine's error codes.
     access: fn(u64) -> Access,
     threads: HashMap<u32, Thread>,
+    /// The last space of each thread that has ended.
+    ended: HashMap<u32, u32>,
     spaces: Vec<Space>,
     /// Bytes of files and of shared memory, by the kernel's number of a space.
     held: HashMap<u64, [i64; 2]>,
@@ -73,6 +75,7 @@ impl Weave {
             page,
             access,
             threads: HashMap::new(),
+            ended: HashMap::new(),
             spaces: Vec::new(),
             held: HashMap::new(),
             current: None,
@@ -108,9 +111,11 @@ impl Weave {
         self.files.iter().map(name).collect()
     }
 
-    /// Names files by the areas that a process has now.
+    /// Names files by the areas that a process has, or had at its end. All events until then have
+    /// been added, perhaps its end, too.
     pub(super) fn name(&mut self, thread: u32, areas: &[Line]) {
-        let Some(space) = self.threads.get(&thread).and_then(|thread| thread.space) else { return };
+        let lives = self.threads.get(&thread).and_then(|thread| thread.space);
+        let Some(space) = lives.or_else(|| self.ended.get(&thread).copied()) else { return };
         let unnamed = self.files.iter_mut().filter(|file| file.space == space);
         for file in unnamed.filter(|file| file.name.is_none()) {
             let start = file.span.start * self.page;
@@ -138,6 +143,7 @@ impl Weave {
             What::Exec { before } => self.exec(thread, before, snapshot(thread)),
             What::End => {
                 let space = self.threads.remove(&thread).and_then(|thread| thread.space);
+                self.ended.extend(space.map(|space| (thread, space)));
                 space.into_iter().for_each(|space| self.leave_space(space));
             }
             What::Held { space, own, kind, bytes } => self.hold(thread, space, own, kind, bytes),
