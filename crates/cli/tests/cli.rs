@@ -88,6 +88,9 @@ fn an_impossible_request_is_refused_in_one_sentence_with_status_2() {
         ("bench read --variants cache", &["--variants"]),
         ("bench pageout --size 3M", &["--size", "multiple of 2M from 16M to 16G"]),
         ("bench pageout --loops 0", &["0", "loops"]),
+        ("bench age --memory 3M", &["--memory", "multiple of 2M from 128M to 256G"]),
+        ("bench age --occupancy 99", &["99", "occupancy"]),
+        ("bench age --variants never", &["never", "nothing, grouping, on-demand, background"]),
         ("helper fork", &["required"]),
         ("bench exec --isa arm64_16k", &["arm64_16k", "4K"]),
         ("bench exec --variants chosen", &["chosen", "read-around, read-ahead, exec-64K"]),
@@ -127,6 +130,8 @@ fn more_memory_than_there_is_is_refused_before_anything_is_measured() {
     }
     let output = place.run(&format!("--host-root {root} bench read --size 2G"));
     assert_refused(&output, &["file of 2G", "is available", "1G"]);
+    let output = place.run(&format!("--host-root {root} bench age --memory 2G"));
+    assert_refused(&output, &["machine with 2G", "is available"]);
     let output = place.run(&format!("--host-root {root} bench pageout --size 1G"));
     assert_refused(&output, &["paging out 1G", "is available", "1G"]);
     let root = place.fake_host(200 << 10);

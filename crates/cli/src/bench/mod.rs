@@ -16,6 +16,7 @@ mod exec;
 mod read;
 mod pageout;
 mod scale;
+mod age;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -48,6 +49,8 @@ pub(crate) enum Bench {
     Pageout(pageout::PageoutArgs),
     /// The cache lines that many CPUs write in common, for each operation, by room and field
     Scale(scale::ScaleArgs),
+    /// The share of wanted large folios that faults get over a machine's simulated life
+    Age(age::AgeArgs),
 }
 
 /// Runs a bench, saves its figures and prints them.
@@ -67,6 +70,7 @@ pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
         Bench::Exec(args) => drive::<exec::Exec>(args, args.format, host),
         Bench::Read(args) => drive::<read::Read>(args, args.common.format, host),
         Bench::Scale(args) => scale::run(args),
+        Bench::Age(args) => drive::<age::Age>(args, args.common.format, host),
         Bench::Pageout(args) => drive::<pageout::Pageout>(args, args.common.format, host),
     }
 }

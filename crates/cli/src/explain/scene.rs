@@ -188,9 +188,10 @@ fn furnish<A: Arch, H: Hardware>(
     set(whole, SizePolicy::Always);
     let area = mm.map(space, &Request::anon(order.pages() << AREA))?;
     set(whole, SizePolicy::Never);
-    mm.map(space, &Request::anon(33).prot(Prot::READ))?;
     // The second folio of the area is going to be faulted in; a page of the first is there.
     mm.fault(space, area.start, Access::Write)?;
+    // The areas change after that fault, so that the next one cannot begin with its record.
+    mm.map(space, &Request::anon(33).prot(Prot::READ))?;
     for order in (1..=ORDER_MAX.get()).filter(|order| wanted >> order & 1 != 0) {
         set(order, SizePolicy::Always);
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 
+use super::curves::{self, Curve};
 use super::dots::{self, Dot};
 use super::style::{BASELINE, FONT, GRID, HEIGHT, INK, MARK, WIDTH, color_at, css, failed};
 
@@ -32,6 +33,8 @@ enum Shape {
     Bars(Vec<String>, Vec<(String, Vec<Bar>)>),
     /// The label of the x axis, and points.
     Dots(String, Vec<Dot>),
+    /// The label of the x axis, and values over it.
+    Curves(String, Vec<Curve>),
 }
 
 impl Plot {
@@ -57,12 +60,19 @@ impl Plot {
         Plot { caption: caption.to_owned(), y: y.to_owned(), shape }
     }
 
+    /// Values over time.
+    pub(crate) fn curves(caption: &str, [x, y]: [&str; 2], curves: Vec<Curve>) -> Plot {
+        let shape = Shape::Curves(x.to_owned(), curves);
+        Plot { caption: caption.to_owned(), y: y.to_owned(), shape }
+    }
+
     /// Whether there is anything to draw.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.shape {
             Shape::Lines(all) => all.iter().all(|line| line.points.is_empty()),
             Shape::Bars(_, groups) => groups.iter().all(|(_, bars)| bars.is_empty()),
             Shape::Dots(_, dots) => dots.is_empty(),
+            Shape::Curves(_, all) => all.iter().all(|curve| curve.points.is_empty()),
         }
     }
 
@@ -77,6 +87,10 @@ impl Plot {
             Shape::Dots(x, all) => {
                 let name = |at: usize| (all[at].name.clone(), css(dots::color(all, at)));
                 Ok((dots::draw(x, &self.y, all)?, (0..all.len()).map(name).collect()))
+            }
+            Shape::Curves(x, all) => {
+                let name = |at: usize| (all[at].name.clone(), css(color_at(at)));
+                Ok((curves::draw(x, &self.y, all)?, (0..all.len()).map(name).collect()))
             }
         }
     }

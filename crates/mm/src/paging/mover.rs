@@ -49,12 +49,17 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             cached.learn(cached.known() - FolioFlags::LEAVING);
         }
         base.put_back(old);
+        // With its last entry the folio leaves the index, and the slots are another's soon.
+        let has_entries = || {
+            base.cached(device.index.id, slots.start, folio).is_some()
+                && !device.slots.is_unreferred(slots)
+        };
         // Most are mapped in the space of their home alone.
         for near in [true, false] {
-            if !device.slots.is_unreferred(slots) {
+            if has_entries() {
                 spaces.visit(&mut |space| {
                     let own = base.view(space).tables().home(Vpn::new(0)).space;
-                    if (home.space == own) == near {
+                    if (home.space == own) == near && has_entries() {
                         self.restore_in(space, home, device, slots);
                     }
                 });
