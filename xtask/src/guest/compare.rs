@@ -38,7 +38,7 @@ pub struct Comparison {
     /// `linux`, or the file of another.
     pub linux: String,
     /// More kernels: `starry`, `starry-stock`, `starry-stock-bytes`. Programs cannot set sizes
-    /// there: the kernel's command line does, for one run of each of [`STARRY_SIZES`].
+    /// there: the kernel's command line does, for one run of each of `STARRY_SIZES`.
     pub also: Vec<String>,
     /// A directory of the host that both have on a disk, and a file of it that programs get as an
     /// argument.

@@ -126,7 +126,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     /// is removed. Without effect on other pages.
     ///
     /// # Errors
-    /// As for [`fault`](crate::Mm::fault) in an area that shows the file; [`Error::NoFile`](crate::Error::NoFile).
+    /// As for [`fault`](crate::Mm::fault) in an area that shows the file; and
+    /// [`Error::NoFile`](crate::Error::NoFile).
     pub fn bring_back(&self, file: FileId, page: u64) -> Result<(), Stop> {
         self.files().opened(file)?.come_back(page)
     }
