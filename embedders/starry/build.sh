@@ -46,7 +46,8 @@ chmod +x "$work/bin/aarch64-linux-musl-gcc"
 
 # The sources, in the versions of versions.txt.
 {
-  printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[dependencies]\n'
+  printf '[workspace]\n[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n'
+  echo '[dependencies]'
   sed -e '/^#/d' -e 's/^\([^ ]*\) \(.*\)$/\1 = "=\2"/' "$here/versions.txt"
 } > "$work/fetch/Cargo.toml"
 echo 'fn main() {}' > "$work/fetch/src/main.rs"
@@ -105,6 +106,7 @@ if [ "$kernel" != stock ]; then
 fi
 {
   cat << END
+[workspace]
 [package]
 name = "starryos"
 version = "$(version starryos)"
