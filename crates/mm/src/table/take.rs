@@ -134,7 +134,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
             }
             What::Leaf { frame, .. } => {
                 let lone = match run.count {
-                    1 => table.take_scattered(run, self.end, gather),
+                    1 if table.level().is_last() => table.take_scattered(run, self.end, gather),
                     _ => 0,
                 };
                 if lone > 0 {
