@@ -23,8 +23,8 @@ use crate::limits::GROUP_ORDER;
 use crate::sync::spin_loop;
 
 /// How many blocks are compared, and how many free parts are looked at for them.
-const LOOKS: usize = 128;
-const PARTS: usize = 1024;
+const LOOKS: usize = 16;
+const PARTS: usize = 64;
 
 /// The last round for which groups are given up; then the numbers begin again.
 const ROUND_LAST: u32 = 15;
@@ -51,14 +51,13 @@ impl Phys<'_> {
     pub(crate) fn emptiest(&self, order: Order) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         for zone in self.zones {
-            let mut found = ArrayVec::<u32, LOOKS>::new();
+            let mut found = ArrayVec::<FrameSpan, LOOKS>::new();
             let skipped = zone.lists.lock().parts(&self.meta, order, &mut found);
             if found.is_empty() && skipped {
                 let mut lists = zone.lists.lock();
                 lists.round = lists.round % ROUND_LAST + 1;
             }
-            for first in found {
-                let block = FrameSpan::new(self.meta.frame(first), order.pages());
+            for block in found {
                 let free = self.free_in(block);
                 if best.is_none_or(|best| free > best.free) {
                     best = Some(Candidate { block, free });
@@ -144,21 +143,22 @@ impl Phys<'_> {
 }
 
 impl Lists {
-    /// Adds the first frames of blocks of `order` that are free in part to `found`, those with the
-    /// largest free parts first. Returns whether some were left out since their group was given up.
-    fn parts(&self, meta: &Meta<'_>, order: Order, found: &mut ArrayVec<u32, LOOKS>) -> bool {
+    /// Adds blocks of `order` that are free in part to `found`, those with the largest free parts
+    /// first. Returns whether some were left out since their group was given up.
+    fn parts(&self, meta: &Meta<'_>, order: Order, found: &mut ArrayVec<FrameSpan, LOOKS>) -> bool {
         let (mut skipped, mut looks) = (false, PARTS);
         for part in (0..order.get()).rev().map(Order::new) {
             let mut at = self.first(Mobility::Movable, part).unwrap_or(END);
             while at != END && looks > 0 && !found.is_full() {
                 let start = meta.frame(at).align_down(order.pages());
-                let group = start.align_down(GROUP_ORDER.pages());
+                let (block, group) =
+                    (FrameSpan::new(start, order.pages()), start.align_down(GROUP_ORDER.pages()));
                 // RAM may begin in the middle of a group, which has no slot for its mark then.
                 if self.groups.contains(group) {
                     if meta.given_up(group) == self.round {
                         skipped = true;
-                    } else if !found.contains(&meta.index(start)) {
-                        found.push(meta.index(start));
+                    } else if !found.contains(&block) {
+                        found.push(block);
                     }
                 }
                 at = next(meta.by_index(at));

@@ -4,7 +4,7 @@ use quire_arch::Attrs;
 use quire_units::Prot;
 
 /// How a change alters the attributes of leaves: rights and the library's own flags.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct Regrant {
     less: Attrs,
     more: Attrs,

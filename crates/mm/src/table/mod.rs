@@ -11,7 +11,7 @@
 //!     │          look, map, relocate                                         ┘
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
-//!   scattered    a batch of words whose frames lie anywhere, where a run would be one page
+//!   scattered    words that differ in their frames alone, where a run would be one page
 //!   map, split, divide, fork, relocate, carry changes of more than one table
 //!   own                                       the kernel's half, made once
 //! ```

@@ -31,8 +31,7 @@ enum Act {
 }
 
 /// All that a case leaves behind: the words of parent and child, the holds on each frame, and
-/// which acts
-/// owed a flush.
+/// which acts owed a flush.
 type Outcome = (Vec<u64>, Vec<u64>, Vec<Option<Counts>>, Vec<bool>);
 
 fn attrs(grant: u8) -> Attrs {
