@@ -240,7 +240,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// Zeroes `count` leaves from `index` on, which cut no folio, and notes their flush.
-    #[inline(never)]
+    #[inline(always)]
     fn clear_leaves(&self, index: usize, count: usize, gather: &mut Gather) {
         if count > 0 {
             self.part(index, count);
