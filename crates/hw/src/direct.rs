@@ -8,8 +8,9 @@
 //!
 //! The memory is a slice of atomic words and nothing else: table walkers may load any frame at any
 //! time, also one that another CPU clears. So a [`DirectMap`] needs no lock and no `unsafe` for its
-//! accesses; the capabilities make them *right*. Two `unsafe` steps remain, both in the
-//! constructor: it turns bytes into words, and mints the one [`FrameRun`] for all frames.
+//! accesses; the capabilities make them *right*. Three `unsafe` steps remain: the constructor
+//! turns bytes into words, and mints the one [`FrameRun`] for all frames; and the words of a frame
+//! are found by one comparison, that of its number.
 //!
 //! It does not order stores against a CPU's own table walker. A kernel adds the barrier that
 //! [`Hardware`](crate::Hardware) asks for.
@@ -24,13 +25,17 @@ use quire_units::{FrameSpan, Pfn, PhysAddr};
 use crate::words::{load_words, store_words};
 use crate::{Chosen, FrameRun, Poisoned, Reuse, TableFrame, count_words, fill_words};
 
+/// The base-two logarithm of a word's bytes.
+const WORD_SHIFT: u32 = 3;
+
 /// All of RAM, and the accesses to it that [`Hardware`](crate::Hardware) is implemented with.
 #[derive(Clone, Copy)]
 pub struct DirectMap<'r> {
     words: &'r [AtomicU64],
     first: Pfn,
     frames: u64,
-    page_shift: u32,
+    /// The base-two logarithm of the words of a frame. There are `frames << word_shift` words.
+    word_shift: u32,
     /// One bit per frame: its memory fails. Empty where failures are not simulated.
     poison: &'r [AtomicU64],
 }
@@ -164,7 +169,8 @@ impl<'r> DirectMap<'r> {
         // SAFETY: 1. the memory was borrowed exclusively, so no other run of it exists or can be
         // made for 'r; 2. it is readable and writable bytes that hold no other object.
         let run = unsafe { FrameRun::mint(span, zeroed) };
-        Ok((Self { words, first, frames, page_shift, poison: &[] }, run))
+        let word_shift = page_shift - WORD_SHIFT;
+        Ok((Self { words, first, frames, word_shift, poison: &[] }, run))
     }
 
     /// With simulated memory failures: frame `first + n` fails while bit `n` is set, counted from
@@ -211,12 +217,12 @@ impl<'r> DirectMap<'r> {
     /// The base-two logarithm of the base page in bytes.
     #[inline]
     pub const fn page_shift(&self) -> u32 {
-        self.page_shift
+        self.word_shift + WORD_SHIFT
     }
 
     /// The frame's number counted from the first; `None` where it is not of this map.
     #[inline]
-    fn index_of(&self, frame: Pfn) -> Option<u64> {
+    pub(crate) fn index_of(&self, frame: Pfn) -> Option<u64> {
         let at = frame.get().wrapping_sub(self.first.get());
         (at < self.frames).then_some(at)
     }
@@ -224,14 +230,27 @@ impl<'r> DirectMap<'r> {
     /// The words of `count` frames, the first of which is number `at` of the map.
     #[inline]
     fn words_of(&self, at: u64, count: u64) -> &'r [AtomicU64] {
-        let shift = self.page_shift - 3;
-        &self.words[(at << shift) as usize..((at + count) << shift) as usize]
+        &self.words[(at << self.word_shift) as usize..((at + count) << self.word_shift) as usize]
+    }
+
+    /// The words of `frame`; none where it is not of this map.
+    // Most of the library's loads come here: a second check of the bounds would cost each of them.
+    #[inline]
+    fn words_at(&self, frame: Pfn) -> &'r [AtomicU64] {
+        let Some(at) = self.index_of(frame) else { return &[] };
+        let start = (at << self.word_shift) as usize;
+        // SAFETY: `index_of` returned a number below `frames`, and there are
+        // `frames << word_shift` words.
+        unsafe { self.words.get_unchecked(start..start + (1 << self.word_shift)) }
     }
 
     #[inline]
     fn table(&self, table: &TableFrame) -> &'r [AtomicU64] {
-        let Some(at) = self.index_of(table.frame()) else { foreign(table.frame()) };
-        self.words_of(at, 1)
+        let words = self.words_at(table.frame());
+        if words.is_empty() {
+            foreign(table.frame())
+        }
+        words
     }
 
     /// Word `index` of `frame`, with acquire ordering.
@@ -241,22 +260,18 @@ impl<'r> DirectMap<'r> {
     /// anywhere; it notices when it validates.
     #[inline]
     pub fn load(&self, frame: Pfn, index: usize) -> u64 {
-        let shift = self.page_shift - 3;
-        match self.index_of(frame) {
-            Some(at) if index >> shift == 0 => {
-                let at = (at << shift) as usize + index;
-                self.words.get(at).map_or(0, |word| word.load(Ordering::Acquire))
-            }
-            _ => 0,
-        }
+        self.words_at(frame).get(index).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
     /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, …
     /// (wrapping). Zero where the frame does not exist or has fewer than `index + most` words.
     #[inline]
     pub fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
-        let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
-        let words = words.get(index..).and_then(|words| words.get(..most)).unwrap_or_default();
+        let words = self
+            .words_at(frame)
+            .get(index..)
+            .and_then(|words| words.get(..most))
+            .unwrap_or_default();
         count_words(words, first, step)
     }
 
@@ -264,8 +279,7 @@ impl<'r> DirectMap<'r> {
     /// has fewer than `index + into.len()` words.
     #[inline]
     pub fn load_words(&self, frame: Pfn, index: usize, into: &mut [u64]) {
-        let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
-        match words.get(index..).and_then(|words| words.get(..into.len())) {
+        match self.words_at(frame).get(index..).and_then(|words| words.get(..into.len())) {
             Some(words) => load_words(words, into),
             None => into.fill(0),
         }
@@ -322,7 +336,7 @@ impl<'r> DirectMap<'r> {
         let words = self.owned(frames, pages.start, pages.end);
         let bytes = match reuse {
             Reuse::Soon => words.len() as u64 * 8,
-            Reuse::Later => frames.count() << self.page_shift,
+            Reuse::Later => frames.count() << self.page_shift(),
         };
         chosen.backend(bytes, reuse).clear_words(words);
     }
@@ -450,7 +464,7 @@ impl<'r> DirectMap<'r> {
 
     #[inline]
     fn word(&self, addr: PhysAddr) -> Option<&'r AtomicU64> {
-        let bytes = addr.get().checked_sub(self.first.addr(self.page_shift).get())?;
+        let bytes = addr.get().checked_sub(self.first.addr(self.page_shift()).get())?;
         if bytes.is_multiple_of(8) {
             self.words.get(usize::try_from(bytes / 8).ok()?)
         } else {

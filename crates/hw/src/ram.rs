@@ -18,7 +18,7 @@ pub trait Maps: Sync {
 impl Maps for DirectMap<'_> {
     #[inline]
     fn map_of(&self, frame: Pfn) -> Option<&DirectMap<'_>> {
-        self.span().contains(frame).then_some(self)
+        self.index_of(frame).map(|_| self)
     }
 }
 
