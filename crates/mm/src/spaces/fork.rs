@@ -3,14 +3,14 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn};
+use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
 use crate::base::{Change, Error};
 use crate::limits::ORDER_MAX;
-use crate::space::{Space, View};
+use crate::space::{Area, Space, View};
 use crate::stats::Event;
-use crate::table::{Inherit, Tables};
+use crate::table::{Gather, Inherit, Tables};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// See `Mm::space_in`.
@@ -60,28 +60,52 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Frees all that a space has.
     #[inline(never)]
     fn end(&self, space: &Space<A>) {
-        let all = Space::<A>::all();
+        let tables = self.tables(space);
+        let mut gather = tables.retire();
         {
+            // No other CPU changes the areas until they are gone.
             let change = self.base.change(space);
-            let _ = change.writer().cut(all);
+            // A leaf may reach from one area into the next.
+            let mut whole = PageSpan::new(Vpn::new(0), Vpn::new(0));
+            for Area { span, .. } in self.areas(space, Space::<A>::all()) {
+                if span.start != whole.end {
+                    self.empty(space, &tables, whole, &mut gather);
+                    whole = span;
+                }
+                whole.end = span.end;
+            }
+            self.empty(space, &tables, whole, &mut gather);
+            let _ = change.writer().cut(Space::<A>::all());
             while let Some(run) = change.writer().unstock() {
                 self.base.free(run);
             }
         }
-        let tables = self.tables(space);
-        let mut gather = tables.retire();
-        let mut left = all;
-        while !left.is_empty() {
-            let took = tables.take(left, &mut gather);
-            self.base.count(Event::EntriesCleared, took.entries);
-            left = PageSpan::new(took.upto, left.end);
-            if !left.is_empty() {
-                self.base.settle(space, &mut gather);
-            }
-        }
-        tables.prune(all, all, &mut gather);
         tables.free_root(&mut gather);
         self.base.settle(space, &mut gather);
+    }
+
+    /// Takes all leaves of adjoining areas out of a tree that ends, and the tables that are empty
+    /// then. A walk from area to area searches no upper table for its few entries.
+    fn empty(
+        &self,
+        space: &Space<A>,
+        tables: &Tables<'_, A, H>,
+        span: PageSpan,
+        gather: &mut Gather,
+    ) {
+        let (mut left, mut emptied) = (span, false);
+        while !left.is_empty() {
+            let took = tables.take(left, gather);
+            self.base.count(Event::EntriesCleared, took.entries);
+            emptied |= took.emptied;
+            left = PageSpan::new(took.upto, left.end);
+            if !left.is_empty() {
+                self.base.settle(space, gather);
+            }
+        }
+        if emptied {
+            tables.prune(span, Space::<A>::all(), gather);
+        }
     }
 
     /// Gives a new space all that it inherits.
