@@ -25,7 +25,7 @@ use quire_hw::{Chosen, Reuse, read_through};
 use super::driver::Bench;
 use super::lanes::Lanes;
 use super::options::{Filter, Shared};
-use super::sheet::{Bound, Key, PAGES, Place, Row, Sheet};
+use super::sheet::{Bound, Key, OVER_PAGES, PAGES, Place, Row, Sheet};
 use crate::host::Host;
 use crate::plot::{Line, Plot, Weight};
 use crate::record::Case;
@@ -252,7 +252,7 @@ impl Bench for Clear {
             let pages = self.rates(sheet, cell, Way::Pages(page_backend())).unwrap_or_default();
             let pages: Vec<f64> = own.iter().zip(pages).map(|(own, pages)| own / pages).collect();
             for (slot, (metric, ratios)) in
-                [("of-best", best), ("over-pages", pages)].into_iter().enumerate()
+                [("of-best", best), (OVER_PAGES, pages)].into_iter().enumerate()
             {
                 let Some(ratio) = Summary::of(&ratios).map(|s| s.median) else { continue };
                 sheet.put(self.key(cell, (metric, "ratio")), ratios);
@@ -307,7 +307,7 @@ impl Bench for Clear {
         let what = match key.metric.as_str() {
             "rate" => "GB/s, more is better",
             "of-best" => "ratio of the rate to the best backend's",
-            "over-pages" => "ratio of the rate to page-at-a-time",
+            OVER_PAGES => "ratio of the rate to page-at-a-time",
             other => other,
         };
         let table = format!("clear {}: {what} (medians)", key.case.form);

@@ -11,7 +11,7 @@ use super::{folded, linux, own};
 use crate::bench::driver::Bench;
 use crate::bench::options::{Common, Filter, folio_size};
 use crate::bench::scene::{BLOCK, Backing, MARGIN, affordable, with_fresh};
-use crate::bench::sheet::{Bound, Key, LINUX, PAGES, Place, Row, Sheet, Tally, count_of, verdict};
+use crate::bench::sheet::{Bound, Key, LINUX, OVER_PAGES, PAGES, Place, Row, Sheet, Tally, count_of, verdict};
 use crate::host::Host;
 use crate::host::fault::unavailable;
 use crate::host::thp::{Guard, in_force};
@@ -187,7 +187,7 @@ impl Entries {
     /// library shall not be slower.
     fn judge_ratios(&self, sheet: &mut Sheet) {
         for cell in self.own() {
-            let others = [(By::Pages, "over-pages"), (By::Remembers, "over-remembered")];
+            let others = [(By::Pages, OVER_PAGES), (By::Remembers, "over-remembered")];
             for part in self.task.parts() {
                 for (by, metric) in others {
                     let other = Cell { by, ..cell }.key(part, TIME);
@@ -198,7 +198,7 @@ impl Entries {
         for (isa, size, part, least) in TIMES {
             let cell = Cell { by: By::Runs, isa, backing: entries(size) };
             let ratio = |metric| sheet.median(&cell.key(part, (metric, "ratio")));
-            let Some(times) = ratio("over-pages") else { continue };
+            let Some(times) = ratio(OVER_PAGES) else { continue };
             let remembers = ratio("over-remembered").map_or(String::new(), |times| {
                 format!("; {times:.2} times where that remembers the folio before")
             });
@@ -214,7 +214,7 @@ impl Entries {
             if cell.backing != entries(1 << cell.isa.page_shift()) {
                 continue;
             }
-            let times = sheet.median(&cell.key(FIRST, ("over-pages", "ratio")));
+            let times = sheet.median(&cell.key(FIRST, (OVER_PAGES, "ratio")));
             let Some(of) = times.map(|times| 1.0 / times) else { continue };
             sheet.finding(format!(
                 "{} {FIRST}, base pages: {of:.3} of the time of {PAGES} ({}).",
@@ -435,7 +435,7 @@ impl Bench for Entries {
         };
         let (part, variant) = (&key.case.form, &key.variant);
         let row = match (key.metric.as_str(), key.unit) {
-            ("over-pages", _) => part.clone(),
+            (OVER_PAGES, _) => part.clone(),
             (_, "ratio") => format!("{part}, folio remembered"),
             (what, "count") => format!("{part}, {variant}: {what}"),
             _ => format!("{part}, {variant}"),
@@ -474,7 +474,7 @@ impl Bench for Entries {
             Row { what, form, size, note, metric, variants, goal }
         };
         let ns = |most| ("per-entry", "ns", Bound::AtMost(most));
-        let times = |least| ("over-pages", "times", Bound::AtLeast(least));
+        let times = |least| (OVER_PAGES, "times", Bound::AtLeast(least));
         match self.task {
             Task::Fork => vec![
                 row("fork 4K folios, per entry", FIRST, K4, "x86_64", ns(20.0)),

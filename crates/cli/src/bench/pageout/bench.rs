@@ -14,7 +14,7 @@ use super::{linux, packed};
 use crate::bench::driver::Bench;
 use crate::bench::options::Common;
 use crate::bench::scene::{BLOCK, Backing};
-use crate::bench::sheet::{self, Bound, Key, Place, Row, Sheet, count_of, verdict};
+use crate::bench::sheet::{self, Bound, Key, OVER_PAGES, Place, Row, Sheet, count_of, verdict};
 use crate::host::{Host, memory};
 use crate::isa::{Isa, with_isa};
 use crate::record::Case;
@@ -25,7 +25,7 @@ const OUT: &str = "out";
 const WRITE: &str = "write";
 const BACK: &str = "back";
 const PER_PAGE: (&str, &str) = ("per-page", "ns");
-const OVER: (&str, &str) = ("over-pages", "ratio");
+const OVER: (&str, &str) = (OVER_PAGES, "ratio");
 /// The page-table formats.
 pub(super) const ISAS: [Isa; 2] = [Isa::Arm4k, Isa::X86_64];
 /// The backings of the memory.
@@ -322,7 +322,7 @@ impl Bench for Pageout {
             note,
             metric: "per-page",
             variants: [BY_RUNS, sheet::PAGES],
-            goal: ("over-pages", "times", Bound::AtLeast(least)),
+            goal: (OVER_PAGES, "times", Bound::AtLeast(least)),
         };
         vec![
             row("page out 64K folios, per page", "x86_64", TIMES[1].1),

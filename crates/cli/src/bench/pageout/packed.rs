@@ -14,7 +14,7 @@ use super::cycle::Way;
 use super::data::Data;
 use super::scene::{Scene, with_scene};
 use crate::bench::scene::Backing;
-use crate::bench::sheet::{Key, Sheet, verdict};
+use crate::bench::sheet::{Key, OVER_PAGES, Sheet, verdict};
 use crate::isa::Isa;
 use crate::record::Case;
 use crate::size::Size;
@@ -33,7 +33,7 @@ const UNIT: usize = 64 << 10;
 /// The parts of a cycle.
 const PARTS: [&str; 3] = ["out", "write", "back"];
 const PER_PAGE: (&str, &str) = ("per-page", "ns");
-const OVER: (&str, &str) = ("over-pages", "ratio");
+const OVER: (&str, &str) = (OVER_PAGES, "ratio");
 
 /// The case of a part of the cycle.
 fn case(backing: Backing, data: Data, part: &str) -> Case {
