@@ -80,6 +80,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 self.base.free(run);
             }
         }
+        // A map that failed may have left empty tables where there is no area.
+        if !tables.is_bare() {
+            tables.prune(Space::<A>::all(), Space::<A>::all(), &mut gather);
+        }
         tables.free_root(&mut gather);
         self.base.settle(space, &mut gather);
     }

@@ -107,6 +107,11 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         }
     }
 
+    /// Whether the root leads to no table and no leaf.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.lock(self.root(), A::ROOT, Vpn::new(0)).is_none_or(|locked| locked.present() == 0)
+    }
+
     /// Ends the tree, which is empty: no CPU uses it any more. Its root goes into `gather`.
     pub fn free_root(self, gather: &mut Gather) {
         if let Some(locked) = self.lock(self.root(), A::ROOT, Vpn::new(0)) {
