@@ -8,6 +8,8 @@ pub mod program;
 pub mod stage;
 pub mod system;
 pub mod tables;
+// Models of threads use none of it, and its eight formats take most of the time to build.
+#[cfg(not(shuttle))]
 pub mod whole;
 
 pub use quire_script::Dice;
