@@ -51,6 +51,11 @@ impl Advice<'_> {
         self.search.tried.iter().any(|it| it.out.is_bounded)
     }
 
+    /// Whether an attempt to take a large folio found no memory.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.search.tried.iter().any(|it| it.out.counts.fallbacks() > 0)
+    }
+
     /// Predicts, measures where that is asked for, and chooses.
     pub(super) fn new<'t>(args: &AdviseArgs, tapes: &'t [Tape], host: &Host) -> Result<Advice<'t>> {
         let tape = tapes.first().context("a recording is missing")?;
@@ -61,6 +66,9 @@ impl Advice<'_> {
         let mut limits = limits(tape, &search);
         if limit.is_some() && !tape.has_uses() {
             limits.push(NO_USES.to_owned());
+        }
+        if args.fragmented > 0.0 {
+            limits.push(if args.verify { WHOLE } else { IN_PIECES }.to_owned());
         }
         let guard = guard(args, host, &mut limits)?;
         let settings = verify::settings(&search, args.single);
@@ -113,6 +121,11 @@ impl Advice<'_> {
 /// Of a recording without samples, replayed where memory is bounded.
 const NO_USES: &str = "The recording has each page's first use only, so a page that has left comes \
                        back for few reasons: record with --uses for more.";
+
+/// The limits of `--fragmented`.
+const IN_PIECES: &str = "Attempts to find a large folio fail by chance, each by itself: neither \
+                         column compacts memory.";
+const WHOLE: &str = "Only the predictions have memory in pieces: the host's own is as it is.";
 
 /// The switches, where they are to be set: restored at the end, on an error, and on a signal.
 fn guard(args: &AdviseArgs, host: &Host, limits: &mut Vec<String>) -> Result<Option<Guard>> {

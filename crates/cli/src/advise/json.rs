@@ -88,6 +88,8 @@ struct Predicted {
     back: u64,
     cut: u64,
     short: u64,
+    /// Attempts to take a large folio for which there was no memory.
+    fallbacks: u64,
     /// Folios of private memory that faults brought, by their order.
     folios: Vec<u64>,
     /// Translations of all touched pages, for each TLB.
@@ -103,6 +105,7 @@ struct OwnPredicted {
     copied: u64,
     folded_blocks: u64,
     collapsed: u64,
+    fallbacks: u64,
     out: u64,
     back: u64,
     short: u64,
@@ -171,6 +174,7 @@ fn row(advice: &Advice<'_>, it: &Tried) -> Row {
         back: counts.back * page,
         cut: counts.cut,
         short: counts.short,
+        fallbacks: counts.fallbacks(),
         folios: counts.folios.to_vec(),
         translations: reach.entries.to_vec(),
         walks: reach.walks.to_vec(),
@@ -192,6 +196,7 @@ fn row(advice: &Advice<'_>, it: &Tried) -> Row {
         copied: own.copied * page,
         folded_blocks: own.folded,
         collapsed: own.collapsed,
+        fallbacks: own.scarce,
         out: own.out * page,
         back: own.back * page,
         short: own.short,

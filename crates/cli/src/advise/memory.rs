@@ -46,15 +46,19 @@ impl Memory {
         Memory { fragmented, seed: 1, limit: None, pace: Pace::default() }
     }
 
-    /// Whether there is a free folio of `order`: the chance falls with each order, so that it is
-    /// certain for pages and as given for blocks.
+    /// The share of attempts that fail for a folio of `order`. A folio is found if each doubling
+    /// of a page is; so pages always are, and the share is as given for blocks.
+    pub(super) fn lacks(&self, order: u8) -> f64 {
+        1.0 - (1.0 - self.fragmented).powf(f64::from(order) / f64::from(BLOCK))
+    }
+
+    /// Whether there is a free folio of `order` at this attempt.
     pub(super) fn has(&mut self, order: u8) -> bool {
         if order == 0 || self.fragmented <= 0.0 {
             return true;
         }
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let chance = 1.0 - (1.0 - self.fragmented).powf(f64::from(order) / f64::from(BLOCK));
-        (self.seed >> 11) as f64 / (1_u64 << 53) as f64 >= chance
+        (self.seed >> 11) as f64 / (1_u64 << 53) as f64 >= self.lacks(order)
     }
 }
 

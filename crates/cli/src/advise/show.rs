@@ -81,6 +81,7 @@ fn predicted(advice: &Advice<'_>) -> Table {
         "TLB N1",
         "TLB Zen",
     ];
+    header.extend(SCARCE.iter().filter(|_| advice.is_scarce()));
     header.extend(MOVED.iter().filter(|_| advice.is_bounded()));
     table.set_header(header);
     let kib = |pages: u64| (pages * page / 1024).to_string();
@@ -95,6 +96,7 @@ fn predicted(advice: &Advice<'_>) -> Table {
             it.out.reach.entries[0].to_string(),
             it.out.reach.entries[1].to_string(),
         ];
+        row.extend(advice.is_scarce().then(|| it.out.counts.fallbacks().to_string()));
         if advice.is_bounded() {
             row.extend([kib(it.out.counts.out), kib(it.out.counts.back)]);
         }
@@ -103,6 +105,8 @@ fn predicted(advice: &Advice<'_>) -> Table {
     to_the_right(table)
 }
 
+/// The column of attempts to take a large folio for which there was no memory.
+const SCARCE: [&str; 1] = ["fallbacks"];
 /// The columns of pages that leave for the swap device, and that come back.
 const MOVED: [&str; 2] = ["out KiB", "back KiB"];
 
@@ -118,6 +122,7 @@ fn own(advice: &Advice<'_>) -> Table {
         "folded blocks",
         "collapsed",
     ];
+    header.extend(SCARCE.iter().filter(|_| advice.is_scarce()));
     header.extend(MOVED.iter().filter(|_| advice.is_bounded()));
     table.set_header(header);
     let kib = |pages: u64| (pages * advice.tape.page / 1024).to_string();
@@ -132,6 +137,7 @@ fn own(advice: &Advice<'_>) -> Table {
             own.folded.to_string(),
             own.collapsed.to_string(),
         ];
+        row.extend(advice.is_scarce().then(|| own.scarce.to_string()));
         if advice.is_bounded() {
             row.extend([kib(own.out), kib(own.back)]);
         }

@@ -119,7 +119,7 @@ impl<'m> Phys<'m> {
 
     /// See [`Frames::alloc_run`](super::Frames::alloc_run).
     pub fn alloc_run(&self, cpu: CpuId, order: Order, most: u64) -> Option<FrameRun> {
-        if order > ORDER_MAX || most == 0 || self.plan.strikes() {
+        if order > ORDER_MAX || most == 0 || self.plan.strikes(order) {
             return None;
         }
         let frames = most.min(ORDER_MAX.pages() >> order.get()) << order.get();
@@ -148,7 +148,7 @@ impl<'m> Phys<'m> {
             let inside = known.contains(span.start);
             return Err(Occupied { frame: if inside { known.end() } else { span.start } });
         }
-        if self.plan.strikes() {
+        if self.plan.strikes(Order::ZERO) {
             return Err(Occupied { frame: span.start });
         }
         self.carve(span).or_else(|_| {
@@ -291,7 +291,7 @@ impl<'m> Phys<'m> {
     #[cold]
     #[inline(never)]
     fn alloc_slow(&self, cpu: CpuId, want: Want, drain: bool) -> Option<FrameRun> {
-        if want.order > ORDER_MAX || self.plan.strikes() {
+        if want.order > ORDER_MAX || self.plan.strikes(want.order) {
             return None;
         }
         self.take(cpu, want, drain)

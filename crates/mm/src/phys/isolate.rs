@@ -124,7 +124,7 @@ impl Phys<'_> {
     /// Takes a block of `order` for a folio that moves: out of the smallest free part of a movable
     /// group that fits, and never out of a free group.
     pub(crate) fn alloc_packed(&self, order: Order) -> Option<FrameRun> {
-        if self.plan.strikes() {
+        if self.plan.strikes(order) {
             return None;
         }
         self.zones.iter().rev().find_map(|zone| {

@@ -1,5 +1,7 @@
 //! The plan of shipped code, in the place of `fail`: no allocation fails on request.
 
+use quire_units::Order;
+
 /// The plan that never fails an allocation.
 pub(super) struct Plan;
 
@@ -14,7 +16,7 @@ impl Plan {
     }
 
     #[inline]
-    pub(super) fn strikes(&self) -> bool {
+    pub(super) fn strikes(&self, _: Order) -> bool {
         false
     }
 }

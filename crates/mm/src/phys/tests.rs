@@ -356,6 +356,28 @@ fn e6_a_plan_fails_the_nth_allocation_or_all_from_it() {
 }
 
 #[test]
+fn e6_a_plan_of_scarce_blocks_fails_the_larger_ones_more_often() {
+    on_frames(64, |phys| {
+        // Of four attempts for order 6, three fail: a doubling is lost with 1 - 0.25^(1/6).
+        let plan = FailPlan::Scarce { chance: 13_525, seed: 1 };
+        phys.set_fail_plan(plan);
+        assert_eq!(phys.fail_plan(), plan);
+        let failed = |of| {
+            let took = || phys.alloc(CPU, order(of)).map(|run| phys.free(CPU, run));
+            (0..10_000).filter(|_| took().is_none()).count()
+        };
+        assert_eq!(failed(0), 0);
+        assert_eq!(phys.fail_plan(), plan, "base pages draw nothing");
+        assert!((1_900..2_250).contains(&failed(1)));
+        assert!((4_800..5_200).contains(&failed(3)));
+        assert!((7_300..7_700).contains(&failed(6)));
+        phys.set_fail_plan(FailPlan::Never);
+        assert_eq!(failed(6), 0);
+        assert_eq!(totals(phys).taken, 0);
+    });
+}
+
+#[test]
 fn e1_fragmentation_leaves_the_requested_blocks_and_is_undone() {
     on_frames(4096, |phys| {
         let target = Fragment::FreeAtOrder { order: order(6), blocks: 5 };

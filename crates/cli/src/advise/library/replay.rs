@@ -1,6 +1,7 @@
 //! The events of a tape, given to the library one after the other.
 
 use anyhow::{Context, Result, bail};
+use quire::fault::Cause;
 use quire::space::Space;
 use quire::stats::Event as Count;
 use quire::{Error, Need, Resolved, ScanCursor, ScanLimits, Stop};
@@ -34,7 +35,7 @@ pub(super) struct Replay<'p, 'm, 'r, A: Arch> {
     stray: bool,
     out: Own,
     /// The library's counts when the recording began.
-    before: [u64; 3],
+    before: [u64; 4],
     pressure: Option<Pressure>,
     pace: Pace,
     /// Milliseconds since the last round of the background, and where that stopped.
@@ -60,7 +61,7 @@ impl<'p, 'm, 'r, A: Arch> Replay<'p, 'm, 'r, A> {
             current: 0,
             stray: false,
             out: Own::default(),
-            before: [0; 3],
+            before: [0; 4],
             pressure: memory.limit.map(|limit| Pressure::new(mm, limit)).transpose()?,
             pace: memory.pace,
             waited: 0,
@@ -76,9 +77,10 @@ impl<'p, 'm, 'r, A: Arch> Replay<'p, 'm, 'r, A> {
             self.current = number;
             self.exit();
         }
-        let [cleared, copied, _] = self.counts();
+        let [cleared, copied, scarce, _] = self.counts();
         self.out.cleared = (cleared - self.before[0]) / tape.page;
         self.out.copied = copied - self.before[1];
+        self.out.scarce = scarce - self.before[2];
         let all = self.mm.totals();
         self.out.out = all.event(Count::PagesSwapped);
         self.out.back = all.event(Count::PagesSwappedIn);
@@ -86,12 +88,15 @@ impl<'p, 'm, 'r, A: Arch> Replay<'p, 'm, 'r, A> {
         Ok(self.out)
     }
 
-    /// Bytes cleared, pages copied, blocks folded, until now.
-    fn counts(&self) -> [u64; 3] {
+    /// Bytes cleared, pages copied, large folios for which there was no memory, blocks folded,
+    /// until now.
+    fn counts(&self) -> [u64; 4] {
         let all = self.mm.totals();
         let folded = all.event(Count::Fold) + all.event(Count::Refold);
         let folded = folded.saturating_sub(all.event(Count::Unfold));
-        [all.event(Count::BytesCleared), all.event(Count::CowCopy), folded]
+        let lacks = [Cause::Memory as usize, Cause::Charge as usize];
+        let scarce = all.fallback.iter().flat_map(|causes| lacks.map(|cause| causes[cause])).sum();
+        [all.event(Count::BytesCleared), all.event(Count::CowCopy), scarce, folded]
     }
 
     fn event(&mut self, event: Event) -> Result<()> {
@@ -245,7 +250,7 @@ impl<'p, 'm, 'r, A: Arch> Replay<'p, 'm, 'r, A> {
 
     fn exit(&mut self) {
         self.note();
-        self.out.folded = self.out.folded.max(self.counts()[2]);
+        self.out.folded = self.out.folded.max(self.counts()[3]);
         let Some(live) = self.all.get_mut(self.current).and_then(Option::take) else { return };
         self.cpu.switch(self.base.root(), self.base.asid());
         self.tags.push(live.space.asid().0);

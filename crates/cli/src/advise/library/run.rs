@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 use quire::fault::{Enabled, SizePolicy};
+use quire::inject::FailPlan;
 use quire::limits::ORDER_MAX;
 use quire_arch::Arch;
 use quire_machine::{Config, Ram, TlbGeometry};
@@ -28,6 +29,8 @@ pub(in crate::advise) struct Own {
     pub(in crate::advise) peak: u64,
     pub(in crate::advise) cleared: u64,
     pub(in crate::advise) copied: u64,
+    /// Attempts to take a large folio for which there was no memory.
+    pub(in crate::advise) scarce: u64,
     /// The most contiguous blocks that were folded at an exit.
     pub(in crate::advise) folded: u64,
     /// Blocks and other large folios that the background made.
@@ -107,9 +110,18 @@ fn replay(tape: &Tape, setting: &Setting, isa: Isa, ram: &mut Ram, memory: Memor
         let config = Config { tlb: TLB, ..isa.config().bare() };
         system::with::<A, _>(config, ram, |machine, mm| {
             apply(setting, mm);
+            fragment(memory, mm);
             Replay::new(machine, mm, memory)?.run(tape)
         })?
     })
+}
+
+/// Large blocks are as rare as in the column of Linux: the same share of attempts fails.
+fn fragment<A: Arch>(memory: Memory, mm: &HostedMm<'_, '_, A>) {
+    let chance = (memory.lacks(1) * 65_536.0).round() as u16;
+    if chance > 0 {
+        mm.bare_phys().set_fail_plan(FailPlan::Scarce { chance, seed: memory.seed });
+    }
 }
 
 /// Sets the library's switches.

@@ -69,6 +69,24 @@ fn f1_pages_of_another_size_are_refused() {
     assert!(error.to_string().contains("pages of 4096 bytes, and arm64_64k has others"));
 }
 
+#[test]
+fn f1_the_library_finds_as_few_large_folios_as_the_share_says() {
+    let setting = Setting::never().with(9, Word::Always).with(4, Word::Always);
+    let own = |fragmented, isa| in_memory(&again(4096, 0), setting, isa, Memory::new(fragmented));
+    for isa in [Isa::X86_64, Isa::Arm4k, Isa::Sv48] {
+        let whole = own(0.0, isa);
+        assert_eq!((whole.faults, whole.scarce), (8, 0), "{isa:?}");
+        // No blocks, and about 64 % of the attempts find no 64K: 0.1 to the power of 4 / 9.
+        let rare = own(0.9, isa);
+        assert!((8..4096).contains(&rare.faults) && rare.scarce > 8, "{isa:?} {rare:?}");
+        let none = own(1.0, isa);
+        assert!(none.faults > 4000 && none.scarce > rare.scarce, "{isa:?} {none:?}");
+        for own in [rare, none] {
+            assert_eq!((own.peak, own.touches), (4096, 4096), "{isa:?}");
+        }
+    }
+}
+
 /// A process that writes `pages` pages, and then all of them again, `rounds` times.
 fn again(pages: u64, rounds: u64) -> Tape {
     let mut writer = Writer::default();

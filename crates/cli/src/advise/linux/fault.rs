@@ -59,6 +59,11 @@ impl Counts {
         let served = self.folios.iter().sum::<u64>() + self.zero + self.copies + self.kept;
         served + self.file + self.major
     }
+
+    /// Attempts to take a large folio for which there was no memory.
+    pub(crate) fn fallbacks(&self) -> u64 {
+        self.scarce.iter().sum()
+    }
 }
 
 /// The parts of the machine that a fault needs besides its space.

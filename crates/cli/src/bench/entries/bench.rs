@@ -11,7 +11,9 @@ use super::{folded, linux, own};
 use crate::bench::driver::Bench;
 use crate::bench::options::{Common, Filter, folio_size};
 use crate::bench::scene::{BLOCK, Backing, MARGIN, affordable, with_fresh};
-use crate::bench::sheet::{Bound, Key, LINUX, OVER_PAGES, PAGES, Place, Row, Sheet, Tally, count_of, verdict};
+use crate::bench::sheet::{
+    Bound, Key, LINUX, OVER_PAGES, PAGES, Place, Row, Sheet, Tally, count_of, verdict,
+};
 use crate::host::Host;
 use crate::host::fault::unavailable;
 use crate::host::thp::{Guard, in_force};
