@@ -447,9 +447,9 @@ static const char *a_process_is_paged_out_by_another(void)
     return NULL;
 }
 
-static bool set_swappiness(const char *text)
+static bool set(const char *path, const char *text)
 {
-    int fd = open("/proc/sys/vm/swappiness", O_WRONLY);
+    int fd = open(path, O_WRONLY);
     bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
     int error = errno;
     if (fd >= 0)
@@ -458,19 +458,37 @@ static bool set_swappiness(const char *text)
     return good;
 }
 
-static const char *swappiness_is_a_number(void)
+static const char *is_a_number_up_to(const char *path, long most)
 {
-    char old[32];
-    long was = number_in("/proc/sys/vm/swappiness", "");
-    if (access("/proc/sys/vm/swappiness", W_OK))
+    char old[32], largest[32], beyond[32];
+    long was = number_in(path, "");
+    if (access(path, W_OK))
         return NULL;
     snprintf(old, sizeof old, "%ld", was);
-    CHECK(was >= 0 && was <= 200);
-    CHECK(set_swappiness("200\n") && number_in("/proc/sys/vm/swappiness", "") == 200);
-    CHECK(set_swappiness("0") && number_in("/proc/sys/vm/swappiness", "") == 0);
-    CHECK(!set_swappiness("201") && errno == EINVAL && !set_swappiness("much"));
-    CHECK(number_in("/proc/sys/vm/swappiness", "") == 0 && set_swappiness(old));
+    snprintf(largest, sizeof largest, "%ld\n", most);
+    snprintf(beyond, sizeof beyond, "%ld", most + 1);
+    CHECK(was >= 0 && was <= most);
+    CHECK(set(path, largest) && number_in(path, "") == most);
+    CHECK(set(path, "0") && number_in(path, "") == 0);
+    CHECK(!set(path, beyond) && errno == EINVAL && !set(path, "much"));
+    CHECK(number_in(path, "") == 0 && set(path, old));
     return NULL;
+}
+
+static const char *swappiness_is_a_number(void)
+{
+    return is_a_number_up_to("/proc/sys/vm/swappiness", 200);
+}
+
+static const char *proactiveness_is_a_number(void)
+{
+    return is_a_number_up_to("/proc/sys/vm/compaction_proactiveness", 100);
+}
+
+static const char *extfrag_threshold_is_a_number(void)
+{
+    CHECK(number_in("/proc/sys/vm/extfrag_threshold", "") == 500);
+    return is_a_number_up_to("/proc/sys/vm/extfrag_threshold", 1000);
 }
 
 /* As much as is free and some more: it fits with swap only. Small machines only. */
@@ -588,6 +606,8 @@ const struct abi_case swap_cases[] = {
     {"swap_a_group_pages_out_its_own", a_group_pages_out_its_own},
     {"swap_a_group_reclaims_on_request", a_group_reclaims_on_request},
     {"swap_swappiness_is_a_number", swappiness_is_a_number},
+    {"compact_proactiveness_is_a_number", proactiveness_is_a_number},
+    {"compact_extfrag_threshold_is_a_number", extfrag_threshold_is_a_number},
     {"swap_is_memory", swap_is_memory},
     {NULL, NULL},
 };

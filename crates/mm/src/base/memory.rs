@@ -51,6 +51,15 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         self.phys.alloc_movable(self.hw.cpu(), order, hard).ok_or(Error::NoMemory(order))
     }
 
+    /// Whether the lack of a block of `order` is due to pieces more than the policy's threshold, so
+    /// that compaction may help.
+    #[cfg(feature = "reclaim")]
+    #[cold]
+    pub(crate) fn is_in_pieces(&self, order: Order) -> bool {
+        let threshold = self.policy.extfrag_threshold();
+        threshold == 0 || self.phys.fragmentation(order).is_none_or(|index| index > threshold)
+    }
+
     /// A block of one of `orders`, in their order, as far as one is free at once; else one of order
     /// `least` by all means.
     pub(crate) fn first_free(

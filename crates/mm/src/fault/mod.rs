@@ -35,7 +35,7 @@ pub(crate) use block::BlockSource;
 pub(crate) use install::{Installed, Stale};
 pub(crate) use near::{Near, near};
 pub(crate) use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
-pub use policy::{Defrag, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
+pub use policy::{Defrag, EXTFRAG_MOST, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
 pub use size::Cause;
 pub(crate) use size::{Choice, highest};
 pub(crate) use unshare::{Claim, Source, Unshare};

@@ -126,11 +126,15 @@ pub struct Policy {
     evict_most: AtomicU32,
     spare: AtomicU64,
     swappiness: AtomicU32,
+    extfrag: AtomicU32,
     zeroes_most: AtomicU32,
 }
 
 /// The maximum of [`Policy::swappiness`].
 pub const SWAPPINESS_MOST: u32 = 200;
+
+/// The maximum of [`Policy::extfrag_threshold`].
+pub const EXTFRAG_MOST: u32 = 1000;
 
 /// The orders for which there is a choice: 1 up to the largest block. (Linux begins at 2, since
 /// its folios of order 1 lack a list head.)
@@ -151,6 +155,7 @@ impl Policy {
             evict_most: AtomicU32::new(block.get().into()),
             spare: AtomicU64::new(0),
             swappiness: AtomicU32::new(60),
+            extfrag: AtomicU32::new(0),
             zeroes_most: AtomicU32::new(u32::MAX),
         }
     }
@@ -250,6 +255,25 @@ impl Policy {
             return Err(swappiness);
         }
         self.swappiness.store(swappiness, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Up to which fragmentation index a fault that lacks a folio does not ask for compaction.
+    pub fn extfrag_threshold(&self) -> u32 {
+        self.extfrag.load(Ordering::Relaxed)
+    }
+
+    /// Sets that, in thousandths: the [index](crate::phys::Frames::fragmentation) is near 0 where
+    /// memory is short, and near 1000 where it is in pieces. At first 0: faults ask in any case.
+    /// Linux begins with 500, and asks in any case for orders up to 3.
+    ///
+    /// # Errors
+    /// The number, when it exceeds [`EXTFRAG_MOST`]. Nothing has changed then.
+    pub fn set_extfrag_threshold(&self, threshold: u32) -> Result<(), u32> {
+        if threshold > EXTFRAG_MOST {
+            return Err(threshold);
+        }
+        self.extfrag.store(threshold, Ordering::Relaxed);
         Ok(())
     }
 

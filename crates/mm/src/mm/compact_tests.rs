@@ -10,13 +10,13 @@ use quire_units::{Access, Asid, FrameSpan, Order, PageSpan, Vpn};
 
 use super::migrate_tests::{Device, Scene, random, with_device};
 use crate::cache::{FileId, Store};
-use crate::fault::SizePolicy;
+use crate::fault::{Cause, Defrag, SizePolicy};
 use crate::limits::GROUP_ORDER;
 use crate::phys::Mobility;
 use crate::phys::fail::FailPlan;
 use crate::space::{AreaFlags, At, Backing, Request, Space};
 use crate::stats::Event;
-use crate::{Compacted, Compaction};
+use crate::{Compacted, Compaction, Need, Resolved, Stop};
 
 /// The pages of a second area of each space: more than three groups.
 const MORE: PageSpan = PageSpan::new(Vpn::new((1 << 18) + 1024), Vpn::new((1 << 18) + 2816));
@@ -142,6 +142,51 @@ fn e7_a_compaction_ends_at_its_goal_and_at_its_budget() {
         assert_eq!(none, Compacted { enough: true, ..Compacted::default() });
         let done = compact(scene, Compaction { pages: 1, ..all(GROUP_ORDER.get()) }, spaces);
         assert_eq!(done.made + done.failed, 1);
+        scene.end([worn.space]);
+    });
+}
+
+#[test]
+fn e7_a_fault_that_lacks_a_block_gets_it_after_a_compaction_and_counts_no_fallback() {
+    with_device::<X86_64>(Config::x86_64(), Device::Moves, |scene| {
+        let (mm, worn) = (scene.mm, Worn::new(scene, &mut 9, false));
+        mm.policy().set_size(GROUP_ORDER, SizePolicy::Always).expect("a size");
+        mm.policy().set_defrag(Defrag::Always);
+        let spaces = &[&worn.space];
+        let area = PageSpan::new(Vpn::new((1 << 18) + 4096), Vpn::new((1 << 18) + 5632));
+        let request = Request::anon(area.count()).at(At::Fixed(area.start));
+        mm.map(&worn.space, &request).expect("free");
+        let take_blocks = || std::iter::from_fn(|| mm.phys().alloc(GROUP_ORDER));
+        let mut held: Vec<_> = take_blocks().collect();
+        let lacked = || mm.totals().fallback[GROUP_ORDER.index()][Cause::Memory as usize];
+        let touch = |page| mm.fault(&worn.space, page, Access::Write);
+        let order = |got| match got {
+            Ok(Resolved::Mapped(installed)) => Some(installed.order),
+            _ => None,
+        };
+
+        mm.reclaim().answer_faults(true);
+        // Memory is in pieces, and more so than any threshold but the highest.
+        let index = mm.phys().fragmentation(GROUP_ORDER).expect("no block is free");
+        assert!(index > 900, "{index}");
+        mm.policy().set_extfrag_threshold(index).expect("at most 1000");
+        assert!(order(touch(area.start.add(1024))).is_some_and(|order| order < GROUP_ORDER));
+        assert_eq!(lacked(), 1, "short of memory rather than in pieces: compaction is no help");
+        mm.policy().set_extfrag_threshold(index - 1).expect("at most 1000");
+        let asks = touch(area.start);
+        assert!(matches!(asks, Err(Stop::Need(Need::Compact(GROUP_ORDER)))), "{asks:?}");
+        let done = mm.reclaim().compact_for(GROUP_ORDER, u64::MAX, &spaces[..], &mut || {});
+        assert!(done.enough && done.made == 1, "{done:?}");
+        assert_eq!(order(touch(area.start)), Some(GROUP_ORDER));
+        assert_eq!(lacked(), 1, "it got what it wanted");
+
+        // Without an answer the fault takes a smaller folio, and says what it lacked.
+        mm.reclaim().answer_faults(false);
+        held.extend(take_blocks());
+        assert!(order(touch(area.start.add(512))).is_some_and(|order| order < GROUP_ORDER));
+        assert_eq!(lacked(), 2);
+        held.into_iter().for_each(|run| mm.phys().free(run));
+        worn.holds(scene, &worn.space);
         scene.end([worn.space]);
     });
 }

@@ -237,6 +237,17 @@ impl<'m> Phys<'m> {
         sum
     }
 
+    /// See [`Frames::fragmentation`](super::Frames::fragmentation).
+    pub fn fragmentation(&self, order: Order) -> Option<u32> {
+        let counts = self.free_by_order();
+        if counts.iter().skip(order.index()).any(|blocks| *blocks > 0) {
+            return None;
+        }
+        let wanted = counts.iter().sum::<u64>() << order.get();
+        // Each block is smaller than one of `order`.
+        Some((frames(&counts) * 1000).checked_div(wanted).map_or(0, |share| 1000 - share as u32))
+    }
+
     /// See [`Frames::free_by_mobility`](super::Frames::free_by_mobility).
     pub fn free_by_mobility(&self, mobility: Mobility) -> [u64; ORDERS] {
         let mut sum = [0; ORDERS];

@@ -92,6 +92,15 @@ impl<'a, H: Hardware> Frames<'a, H> {
         self.phys.free_by_order()
     }
 
+    /// Why there is no free block of `order`, in thousandths: near 0 since memory is short, near
+    /// 1000 since it is in pieces. `None` where a block is free. This is the fragmentation index
+    /// of Gorman and Healy ("Supporting superpage allocation without additional hardware
+    /// support", 2008): one less the free frames by those of as many blocks of `order` as there
+    /// are pieces.
+    pub fn fragmentation(&self, order: Order) -> Option<u32> {
+        self.phys.fragmentation(order)
+    }
+
     /// How many blocks of each order are free in groups of one mobility, those in the CPUs' caches
     /// excluded. Whole free groups, and larger blocks, are for any use and count as movable.
     pub fn free_by_mobility(&self, mobility: Mobility) -> [u64; ORDERS] {

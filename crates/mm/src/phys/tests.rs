@@ -397,6 +397,31 @@ fn e1_fragmentation_leaves_the_requested_blocks_and_is_undone() {
 }
 
 #[test]
+fn e8_the_fragmentation_index_tells_pieces_from_a_lack_of_memory() {
+    on_frames(1024, |phys| {
+        let index = |of| phys.fragmentation(order(of));
+        assert_eq!(index(6), None, "blocks are free");
+        let pieces = fragment(phys, Fragment::FreeAtOrder { order: order(3), blocks: 16 }, 3);
+        let counts = phys.free_by_order();
+        let blocks: u64 = counts.iter().sum();
+        let free: u64 = counts.iter().zip(0..).map(|(count, of)| count << of).sum();
+        assert_eq!(index(3), None);
+        for of in 4..=9 {
+            let share = free as f64 / (blocks << of) as f64;
+            let exact = 1000.0 * (1.0 - share);
+            let found = index(of).expect("no block is free");
+            assert!((f64::from(found) - exact).abs() <= 1.0, "{of}: {found} {exact}");
+        }
+        assert!(index(9) > index(4));
+        drop(pieces);
+        // All memory is taken: nothing is in pieces.
+        let all: Vec<_> = (0..).map_while(|_| phys.alloc(CPU, Order::ZERO)).collect();
+        assert_eq!(index(4), Some(0));
+        all.into_iter().for_each(|run| phys.free(CPU, run));
+    });
+}
+
+#[test]
 fn e1_fragmentation_by_share_leaves_that_share() {
     on_frames(4096, |phys| {
         let pieces = fragment(phys, Fragment::Ratio { order: order(4), per_mille: 250 }, 1);

@@ -9,7 +9,7 @@ use super::outcome::{Fault, Lack, Populated, Resolved, Served};
 use crate::base::{Error, Need, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{
-    Decision, MarkedPage, Near, Plan, Refusal, Source, Stale, Unshare, decide, near,
+    Cause, Decision, MarkedPage, Near, Plan, Refusal, Source, Stale, Unshare, decide, near,
 };
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
@@ -313,19 +313,32 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             match self.take_one(view.space, order, plan.advice) {
                 Ok(run) => return Ok((run, order)),
-                Err(error) => order = self.smaller(plan, order, error, asks)?,
+                Err(cause) => order = self.smaller(view.space, plan, (order, cause), asks)?,
             }
         }
     }
 
-    /// The next smaller order, unless the embedder should make room for `order` first.
+    /// The next smaller order, unless the embedder should make room for the one that `lacks`.
     #[cold]
-    fn smaller(&self, plan: &Plan, order: Order, error: Error, asks: bool) -> Result<Order, Stop> {
+    fn smaller(
+        &self,
+        space: &Space<A>,
+        plan: &Plan,
+        lacks: (Order, Cause),
+        asks: bool,
+    ) -> Result<Order, Stop> {
+        let (order, cause) = lacks;
         #[cfg(feature = "reclaim")]
-        if asks && self.base.demand.asks(&self.base.policy, order, plan.advice) {
+        if asks
+            && cause == Cause::Memory
+            && self.base.is_in_pieces(order)
+            && self.base.demand.asks(&self.base.policy, order, plan.advice)
+        {
             return Err(Need::Compact(order).into());
         }
-        Ok(plan.choice.below(order).ok_or(error)?)
+        let below = plan.choice.below(order).ok_or(Error::NoMemory(order))?;
+        self.fallback(space, order, cause);
+        Ok(below)
     }
 
     /// Several folios of `order` at once, side by side, where the plan wants more than one: one

@@ -7,7 +7,6 @@ use quire_units::{CpuSet, Order, PageSpan, Vpn};
 
 use super::Spaces;
 use super::outcome::Resolved;
-use crate::base::Error;
 use crate::fault::{Cause, Choice, Installed};
 use crate::space::{Advice, Space, View};
 use crate::stats::{Event, FolioEvent};
@@ -16,27 +15,19 @@ use crate::table::Touched;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// A block of `order` for a fault in an area with `advice`, as far as the space's group has
-    /// room for it. Counts the step to a smaller one.
+    /// room for it. A caller that takes a smaller one instead counts that.
     #[inline(always)]
     pub(crate) fn take_one(
         &self,
         space: &Space<A>,
         order: Order,
         advice: Advice,
-    ) -> Result<FrameRun, Error> {
-        let cause = if self.base.groups.affords(space, order) {
-            let hard = order == Order::ZERO || self.base.policy.tries_hard(advice);
-            match self.base.frames(order, hard) {
-                Ok(run) => return Ok(run),
-                Err(_) => Cause::Memory,
-            }
-        } else {
-            Cause::Charge
-        };
-        if order > Order::ZERO {
-            self.fallback(space, order, cause);
+    ) -> Result<FrameRun, Cause> {
+        if !self.base.groups.affords(space, order) {
+            return Err(Cause::Charge);
         }
-        Err(Error::NoMemory(order))
+        let hard = order == Order::ZERO || self.base.policy.tries_hard(advice);
+        self.base.frames(order, hard).map_err(|_| Cause::Memory)
     }
 
     /// Flushes this CPU's translation of `page`, whose leaf grants more now, or granted it before.

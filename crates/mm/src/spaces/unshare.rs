@@ -95,8 +95,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         for order in allowed.descending(source.leaf).filter(fits) {
             match self.take_one(view.space, order, unshare.advice()) {
                 Ok(run) => return self.copy_into(view, unshare, source, run, order, resched),
-                Err(error) if order == Order::ZERO => return Err(error.into()),
-                Err(_) => {}
+                Err(_) if order == Order::ZERO => return Err(Error::NoMemory(order).into()),
+                Err(cause) => self.fallback(view.space, order, cause),
             }
         }
         // A large leaf, of which only a part is to be copied.
@@ -197,7 +197,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         (pages, order): (PageSpan, Order),
         resched: &mut dyn FnMut(),
     ) -> Option<Resolved> {
-        let run = self.take_one(view.space, order, unshare.advice()).ok()?.dirtied();
+        let run = self.take_one(view.space, order, unshare.advice());
+        let run = run.map_err(|cause| self.fallback(view.space, order, cause)).ok()?.dirtied();
         let copied = copy_pieces(self.base.hw, &run, pieces.frames(), self.base.pace, resched);
         // Where memory has failed, a smaller block may still be sound.
         let placed = match copied {

@@ -121,6 +121,7 @@ const MEMORY: &[Row<()>] = &[
     Row { name: "drop_caches", is: Is::Setting(|_, _, out| out.push(b"0\n"), drop_caches) },
     Row { name: "compact_memory", is: Is::Action(compact_memory) },
     Row { name: "compaction_proactiveness", is: Is::Setting(proactiveness, set_proactiveness) },
+    Row { name: "extfrag_threshold", is: Is::Setting(extfrag, set_extfrag) },
 ];
 
 const FILES: &[Row<()>] = &[
@@ -175,6 +176,15 @@ fn set_proactiveness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     }
     compact::PROACTIVENESS.store(wanted as u32, Ordering::Relaxed);
     Ok(())
+}
+
+fn extfrag(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("{}\n", mm().policy().extfrag_threshold()))
+}
+
+fn set_extfrag(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    let wanted = u32::try_from(number(bytes)?).map_err(|_| Errno::EINVAL)?;
+    mm().policy().set_extfrag_threshold(wanted).map_err(|_| Errno::EINVAL)
 }
 
 fn command_line(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {

@@ -28,8 +28,14 @@ pub(crate) static PROACTIVENESS: AtomicU32 = AtomicU32::new(20);
 
 static DUE: AtomicU64 = AtomicU64::new(0);
 
+/// `extfrag_threshold` at boot, as on Linux: faults ask where memory is in pieces rather than
+/// short.
+const EXTFRAG: u32 = 500;
+
 /// Lets folios move, and faults ask for it.
 pub(crate) fn init() {
+    // The number is within the range.
+    let _ = mm().policy().set_extfrag_threshold(EXTFRAG);
     match mm().paging().moves_on(SLOTS) {
         Ok(_) => mm().reclaim().answer_faults(true),
         Err(error) => log!("no folio can move: {error}"),
