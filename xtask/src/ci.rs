@@ -127,7 +127,7 @@ fn features(root: &Path, steps: &mut Steps) {
 /// The tests that run under a model checker: small models in every order of the threads' steps, the
 /// whole library in many.
 fn models(root: &Path, steps: &mut Steps) {
-    let mut test = cargo(&["test", "--release", "--package", "quire-mm", "--lib", "loom"]);
+    let mut test = cargo(&["test", "--profile", "sim", "--package", "quire-mm", "--lib", "loom"]);
     test.env("RUSTFLAGS", "--cfg loom");
     test.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("loom"));
     // Three switches away from a running thread find what is found in practice; all orders of
