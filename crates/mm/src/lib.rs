@@ -156,8 +156,8 @@ pub use reclaim::{
     ScanCursor, ScanLimits, Scanned, Watermarks,
 };
 pub use spaces::{
-    Answer, Answered, FolioMap, FrameSource, LentFrames, Loss, Move, Populated, Resolved, SizeOf,
-    Spaces, is_written,
+    Answer, Answered, FolioMap, FrameSource, LentFrames, Loss, Move, Populated, Resolved, Shield,
+    SizeOf, Spaces, is_protected, is_written,
 };
 
 #[cfg(all(feature = "lines", not(any(loom, shuttle))))]

@@ -9,9 +9,9 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 use super::{Miscount, Violation};
 use crate::mm::Mm;
 use crate::phys::Kind;
-use crate::space::{Area, Backing, Space, View};
+use crate::space::{Area, AreaFlags, Backing, Space, View};
 use crate::sync::Ordering;
-use crate::table::{FOREIGN, plain};
+use crate::table::{WATCHED, is_foreign, plain};
 
 /// The size of a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -217,13 +217,16 @@ fn check_leaf<A: Arch, H: Hardware>(
     report.leaves += 1;
     report.pages += pages;
     let allowed = granted::<A>(area.prot, leaf);
-    let user = leaf.attrs.contains(Attrs::USER) || leaf.attrs.contains(FOREIGN);
+    let user = leaf.attrs.contains(Attrs::USER) || is_foreign(leaf.attrs);
     if !allowed.contains(leaf.attrs.prot()) || !user {
         let (page, granted) = (leaf.pages.start, leaf.attrs);
         return Err(Violation::Rights { page, granted, prot: area.prot });
     }
     if leaf.attrs.contains(Attrs::COW | Attrs::WRITE) {
         return Err(Violation::WritableCow(leaf.pages.start));
+    }
+    if leaf.attrs.contains(WATCHED) && !area.flags.contains(AreaFlags::WATCH_WRITE) {
+        return Err(Violation::Unwatched(leaf.pages.start));
     }
     report.cow += if leaf.attrs.contains(Attrs::COW) { pages } else { 0 };
     report.folded += if leaf.folded { pages } else { 0 };
@@ -233,7 +236,7 @@ fn check_leaf<A: Arch, H: Hardware>(
     check_shown(view, leaf, area)?;
     let frames = FrameSpan::new(leaf.frame, pages);
     match view.folios().of(leaf.frame) {
-        None if leaf.attrs.contains(FOREIGN) => {
+        None if is_foreign(leaf.attrs) => {
             report.foreign += pages;
             Ok(())
         }
@@ -255,7 +258,7 @@ fn check_shown<A: Arch, H: Hardware>(
         TypedBy::Entry => Attrs::memory(memory),
         TypedBy::Platform | TypedBy::Nothing => Attrs::empty(),
     };
-    let own = leaf.attrs.contains(FOREIGN) && !leaf.attrs.contains(Attrs::COW);
+    let own = is_foreign(leaf.attrs);
     match own && leaf.frame == first && leaf.attrs & Attrs::MEMORY == type_flag {
         true => Ok(()),
         false => Err(Violation::NotShown(leaf.pages, leaf.frame)),
@@ -298,7 +301,7 @@ fn check_block<A: Arch, H: Hardware>(
             leaf(at).is_some_and(|(found, also)| found == frame && also - NOTED == attrs - NOTED)
         };
         let folio = view.folios().of(first);
-        let one = attrs.contains(FOREIGN) || folio.is_some_and(|folio| folio.order >= order);
+        let one = is_foreign(attrs) || folio.is_some_and(|folio| folio.order >= order);
         first.is_aligned(order.pages()) && one && (0..width).all(alike)
     });
     let fits = fits && view.hw.profile().contiguous;

@@ -14,7 +14,7 @@ use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
 use crate::space::{AreaFlags, Space};
 use crate::sync::Ordering;
-use crate::table::FOREIGN;
+use crate::table::is_foreign;
 
 /// Flags that a frame's slot has only during this check.
 const MAPPED: u32 = 1 << 20;
@@ -231,7 +231,7 @@ fn each_page<A: Arch, H: Hardware>(
     each_leaf(mm, spaces, |space, leaf| {
         let area = mm.base().view(space).areas().lookup(leaf.pages.start).0;
         let shared = area.is_none_or(|area| area.flags.contains(AreaFlags::SHARED));
-        if !shared && !leaf.attrs.contains(FOREIGN) {
+        if !shared && !is_foreign(leaf.attrs) {
             let owns = !leaf.attrs.contains(Attrs::COW);
             (0..leaf.pages.count()).for_each(|page| each(leaf.frame.add(page), owns));
         }

@@ -55,6 +55,9 @@ pub enum Violation {
     Plain(Pfn, usize),
     /// The leaf that begins with this page is of a shared page, and can be written (I9).
     WritableCow(Vpn),
+    /// The leaf that begins with this page waits for a watcher, and its area has none for writes
+    /// (I17).
+    Unwatched(Vpn),
     /// A page is mapped as exclusive, and a second time (I11, I13).
     NotExclusive(Pfn),
     /// A word without a meaning.
@@ -140,6 +143,7 @@ impl fmt::Display for Violation {
                 write!(f, "the block at entry {index} of table {table} could be contiguous")
             }
             Self::WritableCow(page) => write!(f, "{page} can be written where it is COW"),
+            Self::Unwatched(page) => write!(f, "{page} waits for a watcher that does not exist"),
             Self::NotExclusive(frame) => {
                 write!(f, "{frame} is mapped as exclusive, and a second time")
             }

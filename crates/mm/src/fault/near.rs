@@ -5,7 +5,7 @@
 //! ([`Recent`](crate::space::Recent)) is enough; all others [`decide`](super::decide) from the root
 //! on. A record is a hint like the end of a walk: the table's lock tells whether it holds.
 
-use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_arch::{Arch, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{Access, Vpn};
 
@@ -13,7 +13,7 @@ use super::plan::{Plan, Reach};
 use super::policy::Policy;
 use super::unshare::Unshare;
 use crate::space::{AreaFlags, Recent, View};
-use crate::table::{Place, plain};
+use crate::table::{Place, is_cow, plain};
 
 /// The need of a fault near the last one.
 pub enum Near {
@@ -49,7 +49,7 @@ pub(crate) fn near<A: Arch, H: Hardware>(
     match A::decode(place.word, level) {
         Entry::Leaf { frame, attrs }
             if access == Access::Write
-                && attrs.contains(Attrs::COW)
+                && is_cow(attrs)
                 && !area.flags.contains(AreaFlags::SHARED) =>
         {
             let leaf = Some((frame, attrs));

@@ -11,7 +11,7 @@ use crate::limits::{ORDER_MAX, POPULATE_ORDER};
 use crate::space::{
     Advice, Area, AreaFlags, Backing, FileId, Recent, Seq, View, WatchFor, Watched,
 };
-use crate::table::Place;
+use crate::table::{MarkKind, Place, WATCHED, unwritten};
 
 /// The next step for a fault.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,8 @@ pub enum Decision {
     Grow(Area),
     /// The area's watcher answers the access.
     Watched(Watched),
+    /// The page's protection ends with this write to it.
+    Unshield,
     /// The program may not access it.
     Refuse(Refusal),
 }
@@ -93,6 +95,13 @@ pub struct FilePage {
     pub is_there: bool,
     pub(crate) area: Area,
     pub(crate) seq: Seq,
+}
+
+impl MarkedPage {
+    /// Whether the page is absent but for its area's watcher, who answers its first write.
+    pub(crate) fn is_shielded(&self) -> bool {
+        MarkKind::of(self.payload) == Some(MarkKind::Watched)
+    }
 }
 
 impl FilePage {
@@ -173,6 +182,15 @@ pub fn decide<A: Arch, H: Hardware>(
             let payload = first + page.offset_from(page.align_down(A::order(place.level).pages()));
             return Decision::Marked(MarkedPage { page, payload, area, seq });
         }
+        Entry::Leaf { attrs, .. }
+            if access == Access::Write
+                && attrs.contains(WATCHED)
+                && area.flags.contains(AreaFlags::WATCH_WRITE) =>
+        {
+            let tells = !area.flags.contains(AreaFlags::WATCH_ASYNC);
+            let event = area.watched(page, WatchFor::WRITE, access).filter(|_| tells);
+            return event.map_or(Decision::Unshield, Decision::Watched);
+        }
         Entry::Leaf { frame, attrs } if access == Access::Write && attrs.contains(Attrs::COW) => {
             if area.flags.contains(AreaFlags::SHARED) {
                 return file_page(page, Order::ZERO, true, area, seq);
@@ -200,6 +218,12 @@ pub fn decide<A: Arch, H: Hardware>(
 }
 
 impl Plan {
+    /// The pages will wait for their area's watcher before they are written.
+    pub(crate) fn shield(&mut self) {
+        let prot = unwritten(self.attrs.prot());
+        self.attrs = self.attrs.with_prot(prot).difference(Attrs::DIRTY).union(WATCHED);
+    }
+
     /// The plan to fill the largest block around `page` of `area` that is wanted and empty. The
     /// entry at `place` is absent, and the lowest for the page.
     #[inline(always)]

@@ -24,7 +24,7 @@ use super::policy::Policy;
 use crate::folio::{Folio, Folios};
 use crate::limits::{KEEP_AHEAD, KEEP_MOST};
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
-use crate::table::{Locked, Place, Regrant, Run, What};
+use crate::table::{Locked, Place, Regrant, Run, WATCHED, What, is_cow};
 
 /// A COW leaf that is to become its space's own, as it was read without a lock.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,7 @@ impl Unshare {
         let block = PageSpan::block(self.page, A::order(locked.level()));
         let leaf = locked.entry(index);
         let What::Leaf { frame, attrs, .. } = leaf.what else { return Claim::Stale };
-        if !attrs.contains(Attrs::COW) || !view.space.areas.is_current(self.seq, block) {
+        if !self.may_own(attrs) || !view.space.areas.is_current(self.seq, block) {
             return Claim::Stale;
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
@@ -191,7 +191,14 @@ impl Unshare {
     /// All rights of the area, and no sharing.
     #[inline]
     fn exclusive(&self) -> Regrant {
-        Regrant::rights(self.area.prot).without(Attrs::COW)
+        Regrant::rights(self.area.prot).without(WATCHED)
+    }
+
+    /// Whether a leaf is COW, and no watcher answers its write.
+    #[inline]
+    fn may_own(&self, attrs: Attrs) -> bool {
+        is_cow(attrs)
+            || attrs.contains(WATCHED) && !self.area.flags.contains(AreaFlags::WATCH_WRITE)
     }
 
     /// Keeps the folios behind `run`, which was kept, too, as far as they are not shared; but only
@@ -211,7 +218,8 @@ impl Unshare {
             matches!(what, Some(What::Leaf { attrs, .. })
                 if attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW))
         };
-        if !is_own(1) {
+        // Only single pages of a watched area may have lost their mark.
+        if !is_own(1) || self.area.flags.contains(AreaFlags::WATCH_WRITE) {
             return at;
         }
         // The fault keeps as many leaves as were written before, as far as a few of them tell.
@@ -267,7 +275,7 @@ impl Unshare {
             let run = locked.run(at, at + count);
             at += count;
             matches!(run.what, What::Leaf { frame, attrs, .. }
-                if attrs.contains(Attrs::COW) && (frame, run.count) == (frames.start, count))
+                if self.may_own(attrs) && (frame, run.count) == (frames.start, count))
         };
         let current = A::order(locked.level()) == leaf
             && view.space.areas.is_current(self.seq, pages)

@@ -65,7 +65,7 @@ fn blocks(block: Block, device: u32, pages: FilePages) -> impl Iterator<Item = (
         let fits = Order::fitting(pages.end - at)?;
         let order = Order::new(fits.get().min(at.trailing_zeros().min(63) as u8));
         let slot = block.slot_of(at);
-        let entry = SwapEntry { device, slot, exclusive: false, written: false };
+        let entry = SwapEntry { device, slot, exclusive: false, written: false, watched: false };
         let part = (at, Entry::Away { place: entry.place(), order });
         at += order.pages();
         Some(part)

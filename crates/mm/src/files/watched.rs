@@ -11,7 +11,7 @@ use crate::fault::FilePage;
 use crate::folio::FolioFlags;
 use crate::limits::POPULATE_ORDER;
 use crate::space::{Advice, Space, View, WatchFor};
-use crate::spaces::{Answer, Answered};
+use crate::spaces::{Answer, Answered, Shield};
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
@@ -73,7 +73,8 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Maps the pages of `span`, in watched areas, with the content that their watcher gives; from
-    /// the first on, until one is there already ([`Error::Present`]). The areas' rights do not
+    /// the first on, until one is there already ([`Error::Present`]); unless `shield` is
+    /// [`Shield::Off`], they are protected from writes. The areas' rights do not
     /// matter for that. Programs whose faults returned [`Need::Watcher`](crate::Need::Watcher) try
     /// again then.
     ///
@@ -82,9 +83,16 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// [`Error::NoArea`] at one that is not watched; [`Error::Missing`] where the
     /// file has no such page, or the function could not write the content;
     /// [`Error::Invalid`] for pages that programs may not map, and where the area shows a file that
-    /// does not live in memory; [`Error::NoMemory`], [`Error::OverLimit`].
-    pub fn answer(&self, space: &Space<A>, span: PageSpan, answer: &mut Answer<'_>) -> Answered {
-        self.spaces().answer_with(space, span, answer, &|view, fault, answer| {
+    /// does not live in memory, or is to be protected as one of a file or of an area that is not
+    /// watched for writes; [`Error::NoMemory`], [`Error::OverLimit`].
+    pub fn answer(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        answer: &mut Answer<'_>,
+        shield: Shield,
+    ) -> Answered {
+        self.spaces().answer_with(space, span, (answer, shield), &|view, fault, answer| {
             self.answer_page(view, fault, answer)
         })
     }

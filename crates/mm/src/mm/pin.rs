@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Access, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Access, FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::Mm;
 use crate::base::{Error, Stop};
@@ -10,7 +10,7 @@ use crate::fault::Unshare;
 use crate::folio::Folio;
 use crate::limits::FAULT_TRIES;
 use crate::space::{AreaFlags, Space, View};
-use crate::table::{FOREIGN, What};
+use crate::table::{WATCHED, What, is_foreign};
 
 /// A page that keeps its frame until [`Mm::unpin`].
 ///
@@ -122,14 +122,21 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
             return Err(Lack::Fault);
         };
-        if hold != Hold::Look && attrs.contains(Attrs::COW) {
-            return Err(Lack::Own);
-        }
         let folios = view.folios();
         let frame = frame.add(page.offset_from(locked.page(index)));
+        if hold != Hold::Look && attrs.contains(Attrs::COW) {
+            let (one, frames) = (PageSpan::new(page, page.add(1)), FrameSpan::new(frame, 1));
+            let folio = folios.of(frame).filter(|_| attrs.contains(WATCHED));
+            match folio {
+                Some(_) if access == Access::Write => return Err(Lack::Fault),
+                // Its watcher answers for it, and it is exclusive nevertheless.
+                Some(folio) if locked.is_own(&folios, folio, one, frames) => {}
+                _ => return Err(Lack::Own),
+            }
+        }
         // A pin for writing bypasses the tables, so the leaf must be dirty before.
         let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
-        if attrs.contains(FOREIGN) {
+        if is_foreign(attrs) {
             return Err(Lack::Folio);
         }
         let folio = folios.of(frame).ok_or(Lack::Folio)?;

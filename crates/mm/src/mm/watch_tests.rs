@@ -17,7 +17,7 @@ use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{AreaFlags, At, Backing, Request, Space, Watch, WatchFor, Watched, Watcher};
 use crate::stats::Counters;
 use crate::table::Sight;
-use crate::{Answer, Error, Mm, Need, Parts, Stop};
+use crate::{Answer, Error, Mm, Need, Parts, Shield, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -104,12 +104,12 @@ impl Scene<'_, '_> {
             }
             true
         };
-        let done = self.mm.files().answer(self.space, pages, &mut Answer::Copy(write));
+        let done = self.mm.files().answer(self.space, pages, &mut Answer::Copy(write), Shield::Off);
         (done.pages, done.end.err())
     }
 
     fn zero(&self, pages: PageSpan) -> (u64, Option<Stop>) {
-        let done = self.mm.files().answer(self.space, pages, &mut Answer::Zeroes);
+        let done = self.mm.files().answer(self.space, pages, &mut Answer::Zeroes, Shield::Off);
         (done.pages, done.end.err())
     }
 
@@ -162,7 +162,12 @@ fn d8_an_answer_replaces_nothing_and_says_where_it_ended() {
         assert_eq!(scene.copy(span(5, 20), 0), (11, Some(Error::NoArea(START.add(16)).into())));
         let cannot = &mut |_: PageSpan, _: &FrameRun| false;
         scene.watch(span(16, 20), WatchFor::MISSING);
-        let done = scene.mm.files().answer(scene.space, span(16, 20), &mut Answer::Copy(cannot));
+        let done = scene.mm.files().answer(
+            scene.space,
+            span(16, 20),
+            &mut Answer::Copy(cannot),
+            Shield::Off,
+        );
         assert_eq!((done.pages, done.end), (0, Err(Error::Missing(START.add(16)).into())));
         let bad = PageSpan::new(START, START);
         assert_eq!(scene.zero(bad), (0, Some(Error::Invalid.into())));
@@ -181,7 +186,8 @@ fn d8_a_page_that_the_file_has_is_a_minor_event() {
         scene.mm.discard(scene.space, span(0, PAGES)).expect("mapped");
         assert_eq!(scene.event(3, Access::Read), Some(WatchFor::MINOR));
         assert_eq!(scene.copy(span(3, 4), 70), (0, there), "the file has it");
-        let cached = |pages| scene.mm.files().answer(scene.space, pages, &mut Answer::Cached);
+        let cached =
+            |pages| scene.mm.files().answer(scene.space, pages, &mut Answer::Cached, Shield::Off);
         assert_eq!(
             (cached(span(3, 6)).pages, scene.event(6, Access::Read)),
             (3, Some(WatchFor::MINOR))
@@ -305,7 +311,8 @@ impl Scene<'_, '_> {
         };
         match act {
             Act::Watch(bits) => {
-                let all = if shared { WatchFor::all() } else { WatchFor::MISSING };
+                let all = WatchFor::MISSING | WatchFor::MINOR;
+                let all = if shared { all } else { WatchFor::MISSING };
                 let events = WatchFor::from_bits_truncate(bits) & all;
                 let some = Some(events).filter(|events| !events.is_empty()).and_then(watch);
                 self.mm.spaces().watch(self.space, pages, some).expect("it is mapped");
@@ -316,7 +323,12 @@ impl Scene<'_, '_> {
                     Act::Copy(word) => self.copy(pages, word),
                     Act::Zero => self.zero(pages),
                     _ => {
-                        let done = self.mm.files().answer(self.space, pages, &mut Answer::Cached);
+                        let done = self.mm.files().answer(
+                            self.space,
+                            pages,
+                            &mut Answer::Cached,
+                            Shield::Off,
+                        );
                         (done.pages, done.end.err())
                     }
                 };

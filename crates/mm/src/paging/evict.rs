@@ -10,7 +10,7 @@ use crate::folio::{Folio, Home};
 use crate::space::{Area, AreaFlags, Ever, Seq, Space, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
-use crate::table::{Discard, Eviction, Gather};
+use crate::table::{Discard, Eviction, Gather, WATCHED};
 
 /// A folio on its way out, with a reference. A batch of them is on the stack, so they are small.
 pub(super) struct Leaving {
@@ -178,7 +178,9 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
             device.slots.refer(FilePages::new(slot, slot + frames.count));
             let exclusive = !attrs.contains(Attrs::COW);
             let written = attrs.contains(Attrs::DIRTY);
-            Some(SwapEntry { device: device.number, slot, exclusive, written }.payload())
+            let watched = attrs.contains(WATCHED);
+            let device = device.number;
+            Some(SwapEntry { device, slot, exclusive, written, watched }.payload())
         };
         let tracks = area.flags.contains(AreaFlags::TRACKED);
         let what = Eviction { folio, most: self.base.policy.evict_most(), tracks };

@@ -274,7 +274,7 @@ impl<A: Arch, H: Hardware> Leaving<'_, A, H> {
             may.then_some(known & kept)
         };
         let (device, slot) = (device.number, slots.start);
-        let entry = SwapEntry { device, slot, exclusive: false, written: false };
+        let entry = SwapEntry { device, slot, exclusive: false, written: false, watched: false };
         let away = Entry::Away { place: entry.place(), order };
         let is_it = |now: Entry| matches!(now, Entry::Folio { folio: there, .. } if there == folio);
         let agree = || base.folios().reidentify(folio, owners, judge);

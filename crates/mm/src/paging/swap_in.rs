@@ -15,7 +15,7 @@ use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
 use crate::spaces::Resolved;
 use crate::stats::{Event, FolioEvent};
 use crate::swap::{Slots, SwapEntry};
-use crate::table::{Locked, Marks, Sight, What, unwritten};
+use crate::table::{Locked, Marks, Sight, WATCHED, What, unwritten};
 
 /// A fault on a swap entry.
 struct SwapFault<'a, A, H> {
@@ -356,11 +356,13 @@ fn around_order<A: Arch>() -> Order {
 
 /// The attributes of a leaf for a page that came back.
 fn attrs(area: &Area, entry: SwapEntry, touched: bool) -> Attrs {
-    let prot = if entry.exclusive { area.prot } else { unwritten(area.prot) };
+    let is_own = entry.exclusive && !entry.watched;
+    let prot = if is_own { area.prot } else { unwritten(area.prot) };
     let mut attrs = Attrs::user(prot);
     attrs.set(Attrs::YOUNG, touched);
     attrs.set(Attrs::COW, !entry.exclusive);
-    let at_once = entry.exclusive && prot.contains(Prot::WRITE);
+    attrs |= if entry.watched { WATCHED } else { Attrs::empty() };
+    let at_once = is_own && prot.contains(Prot::WRITE);
     let tracked = area.flags.contains(AreaFlags::TRACKED);
     attrs.set(Attrs::DIRTY, entry.written || at_once && !tracked);
     attrs

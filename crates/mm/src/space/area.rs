@@ -69,6 +69,11 @@ bitflags! {
         /// Its watcher answers accesses to pages that its file has in memory and the area does not
         /// map ([`WatchFor::MINOR`]).
         const WATCH_MINOR = 1 << 21;
+        /// Its watcher answers writes to pages that are [protected](crate::Spaces::write_protect)
+        /// ([`WatchFor::WRITE`]).
+        const WATCH_WRITE = 1 << 22;
+        /// Such a write ends the page's protection by itself ([`WatchFor::ASYNC`]).
+        const WATCH_ASYNC = 1 << 23;
         /// The number of its watcher, in eight bits. See [`watch`](Self::watch).
         const WATCHER = 0xff << WATCHER_AT;
     }
@@ -76,6 +81,14 @@ bitflags! {
 
 const READ_ORDER_AT: u32 = 15;
 const WATCHER_AT: u32 = 24;
+/// Where the events are, in the order of [`WatchFor`].
+const EVENTS_AT: u32 = 20;
+
+const _: () = assert!(
+    AreaFlags::WATCH.difference(AreaFlags::WATCHER).bits()
+        == (WatchFor::all().bits() as u32) << EVENTS_AT,
+    "the events have other places"
+);
 
 impl AreaFlags {
     /// The flags that advice may change.
@@ -88,27 +101,27 @@ impl AreaFlags {
         .union(Self::DONTDUMP);
 
     /// All that says who watches, and what for.
-    pub const WATCH: Self = Self::WATCH_MISSING.union(Self::WATCH_MINOR).union(Self::WATCHER);
+    pub const WATCH: Self = Self::WATCH_MISSING
+        .union(Self::WATCH_MINOR)
+        .union(Self::WATCH_WRITE)
+        .union(Self::WATCH_ASYNC)
+        .union(Self::WATCHER);
 
     /// The watcher and what it watches for, if there is one.
     pub fn watch(self) -> Option<Watch> {
         let watcher = Watcher::new((self.bits() >> WATCHER_AT) as u8)?;
-        let mut events = WatchFor::empty();
-        events.set(WatchFor::MISSING, self.contains(Self::WATCH_MISSING));
-        events.set(WatchFor::MINOR, self.contains(Self::WATCH_MINOR));
+        let events = WatchFor::from_bits_truncate((self.bits() >> EVENTS_AT) as u8);
         Some(Watch { watcher, events })
     }
 
     /// The same flags with this watch, or none.
     #[must_use]
     pub fn with_watch(self, watch: Option<Watch>) -> Self {
-        let mut flags = self - Self::WATCH;
-        if let Some(Watch { watcher, events }) = watch {
-            flags |= Self::from_bits_truncate(u32::from(watcher.get()) << WATCHER_AT);
-            flags.set(Self::WATCH_MISSING, events.contains(WatchFor::MISSING));
-            flags.set(Self::WATCH_MINOR, events.contains(WatchFor::MINOR));
-        }
-        flags
+        let word = |watch: Watch| {
+            u32::from(watch.watcher.get()) << WATCHER_AT
+                | u32::from(watch.events.bits()) << EVENTS_AT
+        };
+        (self - Self::WATCH) | Self::from_bits_truncate(watch.map_or(0, word))
     }
 
     /// The order of the folios in which its file is best read, if there was such advice.

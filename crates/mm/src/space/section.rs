@@ -185,6 +185,49 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().unguard(span);
     }
 
+    /// Makes the leaves and swap entries of `span`, which is prepared, wait for a watcher before
+    /// they are written; with `absent`, pages that are neither get markers that say so. The tables
+    /// for those are there.
+    pub fn shield(&mut self, span: PageSpan, absent: bool, remark: impl Fn(Marks) -> Marks) {
+        let tables = self.view.tables();
+        self.entries += tables.shield(span, remark, &mut self.gather);
+        let mut at = span.start;
+        while absent && at < span.end {
+            let seen = tables.look(PageSpan::new(at, span.end));
+            let (gap, next) =
+                seen.map_or((span.end, span.end), |seen| (seen.pages.start, seen.pages.end));
+            let (mut left, mut marks) = (PageSpan::new(at, gap), Marks::watched(at));
+            let done = tables.mark(&mut left, &mut marks, &mut None);
+            debug_assert!(done.is_ok(), "its tables are there, and nothing else is");
+            at = next;
+        }
+    }
+
+    /// Ends that for `span`, whose areas have the rights `prot`.
+    pub fn unshield(&mut self, span: PageSpan, prot: Prot, remark: impl Fn(Marks) -> Marks) {
+        self.entries += self.view.tables().unshield(span, prot, remark);
+    }
+
+    /// Removes the watcher's markers of `span`, which is prepared: the pages are absent then.
+    pub fn unmark_watched(&mut self, span: PageSpan) {
+        self.view.tables().unmark_watched(span);
+    }
+
+    /// Makes the pages from `at` to `end`, which are absent and prepared, fail: `at` moves on.
+    pub fn poison(&mut self, at: &mut Vpn, end: Vpn) -> Result<(), SectionLack> {
+        let mut left = PageSpan::new(*at, end);
+        let tables = self.view.tables();
+        let done = tables.mark(&mut left, &mut Marks::lost(), &mut self.table);
+        *at = left.start;
+        match done {
+            Err(Lack::Table) => Err(SectionLack::Table),
+            done => {
+                debug_assert!(done.is_ok(), "its pages are absent");
+                Ok(())
+            }
+        }
+    }
+
     /// Whether no page of `span`, which is prepared, is mapped or marked: there is nothing to
     /// [`take`](Self::take) or [`protect`](Self::protect).
     #[inline]

@@ -13,6 +13,11 @@ bitflags! {
         const MISSING = 1 << 0;
         /// An access to a page that the area's file has in memory and the area does not map.
         const MINOR = 1 << 1;
+        /// A write to a page that is [protected](crate::Spaces::write_protect).
+        const WRITE = 1 << 2;
+        /// With `WRITE`: the write ends the protection of its page by itself, and no watcher is
+        /// told. Pages that were written since are those that are no longer protected.
+        const ASYNC = 1 << 3;
     }
 }
 

@@ -4,8 +4,8 @@ use quire_arch::{Arch, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::Spaces;
 use super::outcome::{Fault, Lack, Populated, Resolved, Served};
+use super::{Shield, Spaces};
 use crate::base::{Error, Need, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{
@@ -198,12 +198,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Served {
         match *decision {
             Decision::Marked(marked) => {
+                if marked.is_shielded() {
+                    return self.fill_shielded(view.space, &marked, fault.access);
+                }
                 return match unmapped(&marked) {
                     Some(error) => Err(error.into()),
                     None => serve(view, Lack::Swap(marked), fault),
                 };
             }
             Decision::File(page) => return serve(view, Lack::File(page), fault),
+            Decision::Unshield => {
+                self.write_protect(view.space, PageSpan::block(page, Order::ZERO), Shield::Off)?;
+            }
             Decision::Watched(event) => return Err(Need::Watcher(event).into()),
             Decision::Grow(area) => self.grow(view.space, area, page)?,
             Decision::Refuse(why) => return Err(refused(why, page, fault.access).into()),
@@ -414,6 +420,6 @@ fn unmapped(marked: &MarkedPage) -> Option<Error> {
     match MarkKind::of(marked.payload) {
         Some(MarkKind::Guard) => Some(Error::Guarded(marked.page)),
         Some(MarkKind::Poison) => Some(Error::Poisoned(Pfn::new(MarkKind::rest(marked.payload)))),
-        Some(MarkKind::Swap) | None => None,
+        Some(MarkKind::Swap | MarkKind::Watched) | None => None,
     }
 }

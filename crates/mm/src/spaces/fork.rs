@@ -8,9 +8,9 @@ use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 use super::Spaces;
 use crate::base::{Change, Error};
 use crate::limits::ORDER_MAX;
-use crate::space::{Area, Space, View};
+use crate::space::{Area, AreaFlags, Ever, Space, View};
 use crate::stats::Event;
-use crate::table::{Gather, Inherit, Tables};
+use crate::table::{Gather, Inherit, Tables, WATCHED};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// See `Mm::space_in`.
@@ -122,6 +122,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut change = self.base.change(parent);
         change.hold(Space::<A>::all());
         let done = self.inherit(parent, child, &mut change);
+        if parent.has(Ever::Watched) {
+            let shielded = self.areas(parent, Space::<A>::all());
+            let shielded = shielded.filter(|area| area.flags.contains(AreaFlags::WATCH_WRITE));
+            self.unshield_all(child, shielded.map(|area| area.span));
+        }
         change.count(Event::EntriesForked);
         done
     }
@@ -210,7 +215,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             // The parent may map it by smaller leaves, and then the child has a table for them.
             let locked = child.tables().lock_lowest(at, Level::LAST);
             let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
-            let own = attrs.difference(Attrs::COW);
+            let own = attrs.difference(WATCHED);
             locked.put(locked.index(at), entries, copy, own, order);
             self.base.count(Event::ForkCopy, order.pages());
             at = at.add(order.pages());

@@ -26,6 +26,7 @@ mod lazy;
 mod outcome;
 mod remap;
 mod report;
+mod shield;
 mod tally;
 mod track;
 mod unshare;
@@ -37,6 +38,7 @@ pub(crate) use outcome::{Fault, Lack, Served};
 pub use outcome::{Populated, Resolved};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};
+pub use shield::{Shield, is_protected};
 pub use track::is_written;
 pub use watch::{Answer, Answered};
 

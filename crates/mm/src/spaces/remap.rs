@@ -4,7 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
-use super::Spaces;
+use super::{Spaces, shield};
 use crate::base::{Change, Error};
 use crate::space::{Area, AreaFlags, At, Ever, Request, Space};
 use crate::stats::Event;
@@ -139,6 +139,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         // Both places are held until the end, which flushes: the frames live on at the new place,
         // and a CPU that took them out there would flush that place only.
         change.move_entries(old, span.start, hole);
+        if area.flags.contains(AreaFlags::WATCH_WRITE) {
+            change.unshield(span, area.prot, shield::unwatched);
+        }
         change.count(Event::EntriesMoved);
         Ok(span)
     }

@@ -14,12 +14,12 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Vpn};
 
-use super::{Resolved, Spaces};
+use super::{Resolved, Shield, Spaces};
 use crate::base::{Base, Error, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, FilePage, Plan, decide};
 use crate::limits::FAULT_TRIES;
-use crate::space::{AreaFlags, Backing, Ever, Space, View, Watch, WatchFor};
+use crate::space::{Area, AreaFlags, Backing, Ever, Space, View, Watch, WatchFor};
 
 /// The content of the pages that a watcher maps.
 #[non_exhaustive]
@@ -31,6 +31,8 @@ pub enum Answer<'f> {
     Copy(&'f mut dyn FnMut(PageSpan, &FrameRun) -> bool),
     /// That of the area's file, which has it in memory.
     Cached,
+    /// None: from now on an access fails with [`Error::Poisoned`], as where memory has failed.
+    Poison,
 }
 
 impl Answer<'_> {
@@ -51,7 +53,7 @@ impl Answer<'_> {
                 base.free(run);
                 return Err(Error::Missing(start).into());
             }
-            Answer::Cached => {
+            Answer::Cached | Answer::Poison => {
                 base.free(run);
                 return Err(Error::Missing(start).into());
             }
@@ -83,26 +85,34 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     /// [`Error::Invalid`] also where an area cannot have the event: one that shows
-    /// [frames](Self::map_frames) has none, and [`WatchFor::MINOR`] is for those of files.
+    /// [frames](Self::map_frames) has none, [`WatchFor::MINOR`] is for those of files,
+    /// [`WatchFor::WRITE`] for private anonymous ones, and [`WatchFor::ASYNC`] goes with that.
     pub fn watch(
         &self,
         space: &Space<A>,
         span: PageSpan,
         watch: Option<Watch>,
     ) -> Result<(), Error> {
-        let minor = watch.is_some_and(|watch| watch.events.contains(WatchFor::MINOR));
+        let events = watch.map_or(WatchFor::empty(), |watch| watch.events);
+        if events.contains(WatchFor::ASYNC) && !events.contains(WatchFor::WRITE) {
+            return Err(Error::Invalid);
+        }
         space.note(Ever::Watched);
         self.alter(space, span, None, |area| {
             let fits = match area.backing {
-                Backing::Anon => !minor,
-                Backing::File { .. } => true,
+                Backing::Anon => !events.contains(WatchFor::MINOR),
+                Backing::File { .. } => !events.contains(WatchFor::WRITE),
                 Backing::Frames { .. } => watch.is_none(),
             };
             match fits {
                 true => Ok((area.prot, area.flags.with_watch(watch))),
                 false => Err(Error::Invalid),
             }
-        })
+        })?;
+        if !events.contains(WatchFor::WRITE) {
+            self.unshield_all(space, [span].into_iter());
+        }
+        Ok(())
     }
 
     /// Whether an area of the space was ever watched.
@@ -113,8 +123,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps missing pages of watched areas as their watcher says. Where there are files, it is
     /// `Files::answer`.
     #[cfg(not(feature = "files"))]
-    pub fn answer(&self, space: &Space<A>, span: PageSpan, answer: &mut Answer<'_>) -> Answered {
-        self.answer_with(space, span, answer, &|_, fault, _| Err(Error::Missing(fault.page).into()))
+    pub fn answer(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        answer: &mut Answer<'_>,
+        shield: Shield,
+    ) -> Answered {
+        self.answer_with(space, span, (answer, shield), &|_, fault, _| {
+            Err(Error::Missing(fault.page).into())
+        })
     }
 
     /// See `Files::answer`; `show` answers for a page of a shared file.
@@ -122,16 +140,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         &self,
         space: &Space<A>,
         span: PageSpan,
-        answer: &mut Answer<'_>,
+        (answer, shield): (&mut Answer<'_>, Shield),
         show: &Show<'_, A, H>,
     ) -> Answered {
+        if let Answer::Poison = answer {
+            return self.poison(space, span);
+        }
         let view = self.base.view(space);
         let (mut at, mut taken) = (span.start, None);
         let mut end = Self::mappable(span).map_err(Stop::from);
         let mut tries = 0;
         while end.is_ok() && at < span.end {
             let left = PageSpan::new(at, span.end);
-            match self.answer_first(&view, left, answer, &mut taken, show) {
+            match self.answer_first(&view, left, (&mut *answer, shield), &mut taken, show) {
                 Ok(Some(done)) => (at, tries) = (done.end.max(at), 0),
                 Ok(None) if tries < FAULT_TRIES => tries += 1,
                 Ok(None) => end = Err(Error::Present(at).into()),
@@ -147,7 +168,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         &self,
         view: &View<'_, A, H>,
         left: PageSpan,
-        answer: &mut Answer<'_>,
+        (answer, shield): (&mut Answer<'_>, Shield),
         taken: &mut Option<(FrameRun, Order)>,
         show: &Show<'_, A, H>,
     ) -> Result<Option<PageSpan>, Stop> {
@@ -156,25 +177,55 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let area = view.areas().lookup(page).0;
         let area = area.filter(|area| area.flags.intersects(AreaFlags::WATCH));
         let area = area.ok_or(Error::NoArea(page))?;
+        if shield != Shield::Off && !area.flags.contains(AreaFlags::WATCH_WRITE) {
+            return Err(Error::Invalid.into());
+        }
         let is_private = !area.flags.contains(AreaFlags::SHARED);
         match decide(view, &self.base.policy, page, Access::Read, Reach::Answer(left.end)) {
-            Decision::Fill(plan) => self.fill_with(view, &plan, answer, taken),
+            Decision::Fill(mut plan) => {
+                if shield != Shield::Off {
+                    plan.shield();
+                }
+                self.fill_with(view, &plan, answer, taken)
+            }
             Decision::Below(place, seq) => {
                 self.deepen(view, place, page, Some(seq))?;
                 Ok(None)
             }
+            Decision::Marked(marked) if marked.is_shielded() => {
+                self.unmark(view.space, page)?;
+                Ok(None)
+            }
             Decision::File(fault) if !fault.is_there => {
                 let area = fault.area.clipped(left);
-                match answer {
-                    Answer::Cached => {}
-                    _ if is_private => return Err(Error::Invalid.into()),
-                    _ => {}
+                let copies = !matches!(answer, Answer::Cached);
+                if is_private && copies || shield != Shield::Off {
+                    return Err(Error::Invalid.into());
                 }
                 show(view, &FilePage { area, ..fault }, answer)
             }
             Decision::Refuse(_) => Err(Error::NoArea(page).into()),
             _ => Err(Error::Present(page).into()),
         }
+    }
+
+    /// Makes absent pages of a watched span fail, up to one that is there. Missing tables are made.
+    fn poison(&self, space: &Space<A>, span: PageSpan) -> Answered {
+        let mut at = span.start;
+        let end = Self::mappable(span).and_then(|()| {
+            let mut change = self.base.change(space);
+            let watched = |area: Area| match area.flags.intersects(AreaFlags::WATCH) {
+                true => Ok(()),
+                false => Err(Error::NoArea(area.span.start)),
+            };
+            Self::agree(self.areas(space, span), span, watched)?;
+            change.prepare(span, 0)?;
+            change.unmark_watched(span);
+            let free = self.tables(space).look(span).map_or(span.end, |seen| seen.pages.start);
+            change.complete(|section| section.poison(&mut at, free))?;
+            if free < span.end { Err(Error::Present(free)) } else { Ok(()) }
+        });
+        Answered { pages: at.offset_from(span.start), end: end.map_err(Stop::from) }
     }
 
     /// Maps frames with the answer's content.

@@ -20,7 +20,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::lock::BATCH;
 use super::run::Stretch;
-use super::word::{FOREIGN, is_settled, plain};
+use super::word::{is_foreign, is_settled, plain};
 use super::{Locked, Marks, Run, Tables, What};
 use crate::folio::{Folios, Home};
 
@@ -131,7 +131,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         // The home of a folio that other spaces may map stays what it is for them.
         let homes = (!attrs.contains(Attrs::COW)).then_some(homes);
         let settled = is_settled(attrs);
-        if attrs.contains(FOREIGN) || !settled && self.folded() > 0 {
+        if is_foreign(attrs) || !settled && self.folded() > 0 {
             return 0;
         }
         let stretch = self.stretch(at, entries.end, raw);

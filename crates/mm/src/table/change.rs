@@ -7,7 +7,7 @@ use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use super::grant::Regrant;
 use super::lock::BATCH;
 use super::visit::Step;
-use super::word::{FOREIGN, NOTED, is_settled};
+use super::word::{NOTED, is_foreign, is_settled};
 use super::{Gather, Locked, Place, Run, Tables, What};
 use crate::folio::Folios;
 
@@ -57,7 +57,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let folios = Folios::new(self.meta);
         let free = |frame| folios.of(frame).is_some_and(|folio| folios.counts(folio).pins == 0);
         self.regrant::<true>(None, span, gather, |frame, attrs| {
-            match !attrs.contains(FOREIGN) && free(frame) {
+            match !is_foreign(attrs) && free(frame) {
                 true => Regrant::LENT,
                 false => Regrant::NONE,
             }

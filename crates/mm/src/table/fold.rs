@@ -37,7 +37,7 @@ use quire_units::{Order, Pfn};
 
 use super::grant::Regrant;
 use super::run::Stretch;
-use super::word::{FOREIGN, NOTED, is_settled, word};
+use super::word::{NOTED, is_foreign, is_settled, word};
 use super::{Locked, Run};
 use crate::folio::Folios;
 use crate::stats::Event;
@@ -137,7 +137,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         // The checks of the first leaf are cheap and mostly fail.
         frame.is_aligned(block.pages())
             && attrs.intersects(Attrs::RIGHTS)
-            && (attrs.contains(FOREIGN) || folio().is_some_and(|folio| folio.order >= block))
+            && (is_foreign(attrs) || folio().is_some_and(|folio| folio.order >= block))
             && self.run(first, first + width).count == width
     }
 

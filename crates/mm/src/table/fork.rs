@@ -18,7 +18,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::grant::Regrant;
 use super::run::Stretch;
-use super::word::{FOREIGN, is_settled};
+use super::word::{is_cow, is_foreign, is_settled};
 use super::{Gather, Locked, Marks, Run, Tables, What};
 use crate::folio::Folios;
 
@@ -186,9 +186,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         how: Inherit,
         gather: &mut Gather,
     ) -> usize {
-        let splits = how == Inherit::Private && !attrs.contains(FOREIGN);
-        let exclusive = splits && !attrs.contains(Attrs::COW);
-        let Shared { entries, folds } = match attrs.contains(FOREIGN) {
+        let splits = how == Inherit::Private && !is_foreign(attrs);
+        let exclusive = splits && !is_cow(attrs);
+        let Shared { entries, folds } = match is_foreign(attrs) {
             true => self.share_foreign(frame, run.count),
             false => self.share(frame, run.count, exclusive),
         };
@@ -218,7 +218,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline(never)]
     fn fork_scattered(&self, heir: &Self, run: &Run, end: usize, with: &mut Heritage<'_>) -> usize {
         let What::Leaf { frame, attrs, settled: true } = run.what else { return 0 };
-        let exclusive = with.how == Inherit::Private && !attrs.contains(Attrs::COW);
+        let exclusive = with.how == Inherit::Private && !is_cow(attrs);
         let now = if exclusive { Regrant::LENT.of(attrs) } else { attrs };
         let (folios, more) = (Folios::new(self.tables.meta), self.change_of(run.raw, frame, now));
         let count = self.scattered(run, end, |at, raw, frame| {

@@ -7,7 +7,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::run::Stretch;
 use super::visit::{Found, Step};
-use super::word::FOREIGN;
+use super::word::is_foreign;
 use super::{Marks, Tables, What};
 use crate::folio::{Folio, Folios};
 
@@ -42,7 +42,7 @@ pub enum Sight {
 impl Seen {
     /// Whether the frames are no folios: device memory, say.
     pub fn is_foreign(&self) -> bool {
-        matches!(self.what, Sight::Leaf { attrs, .. } if attrs.contains(FOREIGN))
+        matches!(self.what, Sight::Leaf { attrs, .. } if is_foreign(attrs))
     }
 }
 
@@ -78,7 +78,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             // One page is enough to find the folio: the run behind it is mostly other folios'.
             let one = |at: Vpn| at.add(1);
             table.runs_within(part, one, |found| match found.run.what {
-                What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) => {
+                What::Leaf { frame, attrs, .. } if !is_foreign(attrs) => {
                     let (at, frame) = (found.pages.start, found.frame_within(frame));
                     match folios.of(frame) {
                         Some(folio) if hold(folio) => Step::Stop((at, frame, folio)),

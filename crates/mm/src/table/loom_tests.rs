@@ -10,7 +10,8 @@ use quire_arch::{Arch, Attrs, Level, X86_64};
 use quire_hw::{FrameRun, Memory};
 use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::{Divided, Division, FOREIGN, Gather, Tables, Target, What};
+use super::word::FOREIGN;
+use super::{Divided, Division, Gather, Tables, Target, What};
 use crate::folio::{Folio, Folios, Home};
 use crate::phys::{Kind, Meta, Slot, State};
 use crate::space::tree::AreaTree;

@@ -22,6 +22,9 @@ pub enum MarkKind {
     Guard = 2,
     /// The page was in memory that failed, and its content is lost.
     Poison = 3,
+    /// The page is absent, and its area's watcher answers its first write. Its payload only makes
+    /// neighbouring markers one run.
+    Watched = 4,
 }
 
 impl MarkKind {
@@ -32,6 +35,7 @@ impl MarkKind {
             1 => Some(Self::Swap),
             2 => Some(Self::Guard),
             3 => Some(Self::Poison),
+            4 => Some(Self::Watched),
             _ => None,
         }
     }
@@ -63,6 +67,9 @@ pub(super) fn ascent<A: Arch>(first: u64) -> Option<u64> {
     (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
 }
 
+/// The frame of a page whose content was never in memory.
+const NO_FRAME: u64 = (1 << KIND_AT) - 1;
+
 /// Payloads are below this.
 const PAYLOADS: u64 = 1 << 56;
 
@@ -70,6 +77,16 @@ impl Marks {
     /// Guards from `page` on.
     pub(crate) const fn guards(page: Vpn) -> Self {
         Self { first: MarkKind::Guard.payload(page.get()), ascending: true }
+    }
+
+    /// Markers of absent pages from `page` on whose first write a watcher answers.
+    pub(crate) const fn watched(page: Vpn) -> Self {
+        Self { first: MarkKind::Watched.payload(page.get()), ascending: true }
+    }
+
+    /// Markers of pages whose content is lost, in no frame.
+    pub(crate) const fn lost() -> Self {
+        Self { first: MarkKind::Poison.payload(NO_FRAME), ascending: false }
     }
 
     /// Their kind.
@@ -89,7 +106,7 @@ mod tests {
 
     #[test]
     fn d4_a_payload_has_the_kind_it_was_made_of() {
-        for kind in [MarkKind::Swap, MarkKind::Guard, MarkKind::Poison] {
+        for kind in [MarkKind::Swap, MarkKind::Guard, MarkKind::Poison, MarkKind::Watched] {
             for rest in [0, 1, (1 << KIND_AT) - 1] {
                 let payload = kind.payload(rest);
                 assert_eq!(MarkKind::of(payload), Some(kind));

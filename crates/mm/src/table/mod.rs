@@ -65,6 +65,7 @@ mod split;
 mod take;
 mod visit;
 pub(crate) mod walk;
+mod watched;
 mod word;
 mod write;
 
@@ -98,4 +99,4 @@ pub(crate) use run::{Run, What};
 pub(crate) use split::Isolated;
 pub(crate) use take::Taking;
 pub(crate) use walk::{Place, Tables};
-pub(crate) use word::{FOREIGN, plain};
+pub(crate) use word::{WATCHED, is_cow, is_foreign, plain};

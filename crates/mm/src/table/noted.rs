@@ -10,7 +10,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Prot};
 
 use super::grant::Regrant;
 use super::visit::Step;
-use super::word::FOREIGN;
+use super::word::{FOREIGN, is_foreign};
 use super::{Gather, Locked, Marks, Run, Tables, What};
 use crate::folio::{Counts, Folio, Folios};
 
@@ -32,8 +32,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     pub fn age(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let mut written = 0;
         self.runs(span, |found| -> Step<()> {
-            let is_leaf =
-                matches!(found.run.what, What::Leaf { attrs, .. } if !attrs.contains(FOREIGN));
+            let is_leaf = matches!(found.run.what, What::Leaf { attrs, .. } if !is_foreign(attrs));
             if is_leaf && found.table.forget(found.pages, Attrs::YOUNG, gather) {
                 written += found.run.count as u64;
             }
@@ -54,7 +53,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let mut looked = 0;
         self.runs(span, |found| -> Step<()> {
             if let What::Leaf { frame, attrs, .. } = found.run.what
-                && !attrs.contains(FOREIGN)
+                && !is_foreign(attrs)
             {
                 let all = found.all_pages();
                 found.table.each_folio(all, frame, |folio, pages, _| {
@@ -87,7 +86,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                     table.overwrite(run.index, run.count, remark(marks));
                 }
                 What::Leaf { frame, attrs, .. }
-                    if !attrs.contains(FOREIGN) && attrs.intersects(noted) =>
+                    if !is_foreign(attrs) && attrs.intersects(noted) =>
                 {
                     table.each_folio(found.pages, frame, |folio, pages, frames| {
                         if forgets(folio, frames, attrs) {

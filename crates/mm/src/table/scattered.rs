@@ -14,7 +14,7 @@ use quire_hw::Hardware;
 use quire_units::Pfn;
 
 use super::sample::Sample;
-use super::word::FOREIGN;
+use super::word::is_foreign;
 use super::{Locked, Run, What};
 
 /// This many consecutive frames are a run that costs less as one. No more than any format joins in
@@ -61,7 +61,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn sample_of(&self, run: &Run, end: usize) -> Option<Sample> {
         let What::Leaf { frame, attrs, .. } = run.what else { return None };
         let is_lone = run.index + 1 < end && self.level().is_last();
-        let is_plain = !self.is_folded(run.raw) && !attrs.contains(FOREIGN);
+        let is_plain = !self.is_folded(run.raw) && !is_foreign(attrs);
         let sample = || Sample::of::<A>(run.raw, self.level(), frame, attrs);
         (is_lone && is_plain).then(sample)
     }

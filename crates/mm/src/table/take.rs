@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::visit::{Found, Step};
-use super::word::FOREIGN;
+use super::word::is_foreign;
 use super::{Gather, Locked, MarkKind, Marks, Place, Run, Tables, What};
 use crate::folio::{Folio, Folios};
 
@@ -76,7 +76,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         such: &impl Fn(Folio) -> bool,
     ) -> Option<Vpn> {
         self.runs(span, |found| match found.run.what {
-            What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) && !found.is_cut() => {
+            What::Leaf { frame, attrs, .. } if !is_foreign(attrs) && !found.is_cut() => {
                 let taken = found.table.take_folios(found.run, frame, gather, such);
                 // Frames that are no folio are passed.
                 let done = taken == found.pages.count() || !gather.is_full();
@@ -134,7 +134,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
                 took.straddles = true;
                 0
             }
-            What::Leaf { frame, attrs, .. } if attrs.contains(FOREIGN) => {
+            What::Leaf { frame, attrs, .. } if is_foreign(attrs) => {
                 table.take_foreign(run, frame, gather)
             }
             What::Leaf { frame, .. } => {

@@ -21,6 +21,23 @@ pub(super) fn word<A: Arch>(frame: Pfn, level: Level, attrs: Attrs, folded: bool
 /// back neither.
 pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
 
+/// Marks a leaf whose next write its area's watcher answers. It is COW as well: so every path that
+/// gives rights leaves it without that to write. Formats with two bits for software have no third
+/// bit for it, and no foreign leaf is COW.
+pub(crate) const WATCHED: Attrs = FOREIGN.union(Attrs::COW);
+
+/// Whether a leaf is [`FOREIGN`].
+#[inline(always)]
+pub(crate) const fn is_foreign(attrs: Attrs) -> bool {
+    attrs.intersection(WATCHED).bits() == FOREIGN.bits()
+}
+
+/// Whether a leaf is COW, and no watcher answers for it.
+#[inline(always)]
+pub(crate) const fn is_cow(attrs: Attrs) -> bool {
+    attrs.intersection(WATCHED).bits() == Attrs::COW.bits()
+}
+
 /// The bits that the hardware sets by itself, and that may therefore differ within a run.
 pub(super) const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
 

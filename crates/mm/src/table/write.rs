@@ -12,7 +12,7 @@ use quire_units::{Order, Pfn};
 
 use super::mark::Marks;
 use super::run::Stretch;
-use super::word::FOREIGN;
+use super::word::is_foreign;
 use super::word::word;
 use super::{Locked, What};
 use crate::folio::Folios;
@@ -128,7 +128,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         mut act: impl FnMut(usize, usize, Pfn, Order),
     ) {
         let never = !attrs.intersects(Attrs::RIGHTS) || !self.is_in_step(index, frame);
-        if never || attrs.contains(FOREIGN) {
+        if never || is_foreign(attrs) {
             return act(index, count, frame, if never { Order::ZERO } else { ORDER_MAX });
         }
         let mut at = index;

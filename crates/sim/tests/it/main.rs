@@ -8,7 +8,7 @@
 //!   ([`folding`]), fork ([`cow`]), files ([`file_faults`], [`own_block`]), folios that become one
 //!   or several ([`collapse`], [`collapse_file`], [`scan`], [`divide`], [`parts`], [`thin`]),
 //!   reclaim ([`reclaim`], [`shed`], [`balance`], [`groups`], [`lazy`], [`swap_around`],
-//!   [`devices`], [`zeroes`]).
+//!   [`devices`], [`zeroes`]), watchers ([`shield`]).
 //! * When something fails: [`failures`], [`failed`]; when the hardware breaks a law: [`laws`].
 //! * Instruction caches that are not coherent: [`code`].
 //! * Several threads: [`stress`].
@@ -47,6 +47,7 @@ mod reclaim;
 mod remap;
 mod scan;
 mod shed;
+mod shield;
 mod shown;
 mod smoke;
 mod stress;

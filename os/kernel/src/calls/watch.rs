@@ -5,11 +5,11 @@ use alloc::sync::{Arc, Weak};
 use linux_raw_sys::general as abi;
 use quire::cache::Store;
 use quire::hw::FrameRun;
-use quire::space::{Area, Backing, Watch, WatchFor, Watched};
+use quire::space::{Area, AreaFlags, Backing, Watch, WatchFor, Watched};
 use quire::units::{PageSpan, Prot, Vpn};
-use quire::{Answer as Given, Error, Stop as Halt};
+use quire::{Answer as Given, Error, Shield, Stop as Halt};
 use quire_linux::files::{Body, Caller, Description, Object, Outcome, PollEvents, Sink, Source};
-use quire_linux::watch::{Ask, Features, Mode, Queue, Range, Request};
+use quire_linux::watch::{Ask, Features, Mode, Queue, Range, Request, Then};
 use quire_linux::{Errno, Result, Wake};
 
 use crate::isa;
@@ -94,15 +94,17 @@ impl Object for WatcherFile {
                 self.queue.wake(Some(range));
                 Ok(0)
             }
-            Ask::Copy(range, from, wakes) => {
+            Ask::Protect(range, then) => self.protect(range, then),
+            Ask::Copy(range, from, then) => {
                 let copy = &mut |pages: PageSpan, run: &FrameRun| {
                     let ahead = pages.start.get() * PAGE - range.start;
                     user::read_frames(from + ahead, run).is_ok()
                 };
-                self.answer(range, wakes, &mut Given::Copy(copy), told)
+                self.answer(range, then, &mut Given::Copy(copy), told)
             }
-            Ask::Zero(range, wakes) => self.answer(range, wakes, &mut Given::Zeroes, told),
-            Ask::Continue(range, wakes) => self.answer(range, wakes, &mut Given::Cached, told),
+            Ask::Zero(range, then) => self.answer(range, then, &mut Given::Zeroes, told),
+            Ask::Continue(range, then) => self.answer(range, then, &mut Given::Cached, told),
+            Ask::Poison(range, then) => self.answer(range, then, &mut Given::Poison, told),
         }
     }
 }
@@ -155,6 +157,11 @@ impl WatcherFile {
         let mut events = WatchFor::empty();
         events.set(WatchFor::MISSING, mode.contains(Mode::MISSING));
         events.set(WatchFor::MINOR, mode.contains(Mode::MINOR));
+        if mode.contains(Mode::PROTECTED) {
+            let is_async = self.queue.features()?.contains(Features::PROTECT_ASYNC);
+            events |= WatchFor::WRITE;
+            events.set(WatchFor::ASYNC, is_async);
+        }
         let watch = Watch { watcher: memory.watcher(&self.queue)?, events };
         let areas = || mm().spaces().areas(memory.space(), span);
         if areas().next().is_none() {
@@ -167,9 +174,10 @@ impl WatcherFile {
             let part = area.span.intersect(span);
             mm().spaces().watch(memory.space(), part, Some(watch)).map_err(errno)?;
         }
-        let answers = bits(&[Request::Wake, Request::Copy, Request::Zero]);
+        let answers = bits(&[Request::Wake, Request::Copy, Request::Zero, Request::Poison]);
         let minor = if mode.contains(Mode::MINOR) { Request::Continue.bit() } else { 0 };
-        told.put(answers | minor)?;
+        let write = if mode.contains(Mode::PROTECTED) { Request::Protect.bit() } else { 0 };
+        told.put(answers | minor | write)?;
         Ok(0)
     }
 
@@ -192,6 +200,25 @@ impl WatcherFile {
         Ok(0)
     }
 
+    /// Protects pages from writes; or ends that, and wakes their threads.
+    ///
+    /// # Errors
+    /// `ENOENT` where this is not watched, `ENOMEM`.
+    fn protect(&self, range: Range, then: Then) -> Result<u32> {
+        let features = self.queue.features()?;
+        let all = features.intersects(Features::PROTECT_ABSENT | Features::PROTECT_ASYNC);
+        let shield = match then.protects {
+            false => Shield::Off,
+            true if all => Shield::All,
+            true => Shield::Present,
+        };
+        self.memory()?.write_protect(pages(range), shield)?;
+        if then.wakes {
+            self.queue.wake(Some(range));
+        }
+        Ok(0)
+    }
+
     /// Maps pages, tells how many bytes, and wakes their threads.
     ///
     /// # Errors
@@ -200,13 +227,19 @@ impl WatcherFile {
     fn answer(
         &self,
         range: Range,
-        wakes: bool,
+        then: Then,
         given: &mut Given<'_>,
         told: Told<'_>,
     ) -> Result<u32> {
-        let done = self.memory()?.answer(pages(range), given);
+        let memory = self.memory()?;
+        let shield = if then.protects { Shield::Present } else { Shield::Off };
+        let watched = |area: Area| area.flags.contains(AreaFlags::WATCH_WRITE);
+        if then.protects && !mm().spaces().areas(memory.space(), pages(range)).all(watched) {
+            return Err(Errno::EINVAL);
+        }
+        let done = memory.answer(pages(range), given, shield);
         let bytes = done.pages * PAGE;
-        if wakes && bytes > 0 {
+        if then.wakes && bytes > 0 {
             self.queue.wake(Some(Range { start: range.start, end: range.start + bytes }));
         }
         let error = match done.end {
@@ -227,7 +260,7 @@ fn may_watch(area: &Area, watch: Watch) -> Result<()> {
     let in_memory = |id| mm().files().get(id).and_then(|file| file.store()) == Some(Store::Memory);
     let fits = match area.backing {
         Backing::Anon => !watch.events.contains(WatchFor::MINOR),
-        Backing::File { id, .. } => in_memory(id),
+        Backing::File { id, .. } => in_memory(id) && !watch.events.contains(WatchFor::WRITE),
         Backing::Frames { .. } => false,
     };
     if !fits {

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use quire::space::{WatchFor, Watched, Watcher};
 use quire::units::{Access, PageSpan};
-use quire::{Answer, Answered, Error, Stop};
+use quire::{Answer, Answered, Error, Shield, Stop};
 use quire_linux::watch::{Features, Flags, Queue, Told};
 use quire_linux::{Errno, Result, Wake};
 use spin::mutex::SpinMutex;
 
 use super::space::ALL;
-use super::{Memory, lend, mm, shrink};
+use super::{Memory, errno, lend, mm, shrink};
 
 /// The queue of each watcher, at its number less one.
 pub(super) type Watchers = SpinMutex<Vec<Weak<Queue>>>;
@@ -77,6 +77,7 @@ impl Memory {
         let mut flags = Flags::empty();
         flags.set(Flags::WRITE, event.access == Access::Write);
         flags.set(Flags::MINOR, event.event == WatchFor::MINOR);
+        flags.set(Flags::PROTECTED, event.event == WatchFor::WRITE);
         queue.tell(Told { address, flags, tid }, who)?;
         Ok(Waits::Sleeps)
     }
@@ -89,11 +90,16 @@ impl Memory {
     }
 
     /// Maps pages as a watcher says, and takes memory from others where that is needed.
-    pub(crate) fn answer(&self, span: PageSpan, answer: &mut Answer<'_>) -> Answered {
+    pub(crate) fn answer(
+        &self,
+        span: PageSpan,
+        answer: &mut Answer<'_>,
+        shield: Shield,
+    ) -> Answered {
         let mut pages = 0;
         for _ in 0..TRIES {
             let left = PageSpan::new(span.start.add(pages), span.end);
-            let done = mm().files().answer(self.space(), left, answer);
+            let done = mm().files().answer(self.space(), left, answer, shield);
             pages += done.pages;
             let is_eased = match done.end {
                 Err(Stop::Refuse(Error::NoMemory(_))) => shrink(),
@@ -105,8 +111,24 @@ impl Memory {
             }
         }
         let left = PageSpan::new(span.start.add(pages), span.end);
-        let done = mm().files().answer(self.space(), left, answer);
+        let done = mm().files().answer(self.space(), left, answer, shield);
         Answered { pages: pages + done.pages, end: done.end }
+    }
+
+    /// Protects pages from writes, or ends that, and takes memory from others where that is needed.
+    ///
+    /// # Errors
+    /// `ENOENT` where a page is not watched for writes; `ENOMEM`, `EINVAL`.
+    pub(crate) fn write_protect(&self, span: PageSpan, shield: Shield) -> Result<()> {
+        for tried in 0.. {
+            match mm().spaces().write_protect(self.space(), span, shield) {
+                Ok(()) => break,
+                Err(Error::NoMemory(_)) if tried < TRIES && shrink() => {}
+                Err(Error::NoArea(_)) => return Err(Errno::ENOENT),
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        Ok(())
     }
 
     /// A watcher ends: no area has it any more.

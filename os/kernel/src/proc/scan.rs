@@ -1,9 +1,9 @@
 //! `PAGEMAP_SCAN`: which pages of a program are in a state, by runs.
 
 use quire::arch::Attrs;
-use quire::space::AreaFlags;
-use quire::swap::SwapEntry;
-use quire::table::{Seen, Sight};
+use quire::Shield;
+use quire::space::{Area, AreaFlags};
+use quire::table::{MarkKind, Marks, Seen, Sight};
 use quire::units::{PageSpan, Vpn};
 use quire_linux::files::{Sink, Source};
 use quire_linux::query::{Category, PageScan, Regions};
@@ -22,8 +22,8 @@ const BATCH: u64 = 256;
 /// Answers `PAGEMAP_SCAN`: how many regions there are.
 ///
 /// # Errors
-/// `EPERM` when pages are to be protected or the scan to end, since none can be; `ENOTTY` for other
-/// requests; `ENOMEM`; those of [`PageScan`].
+/// `EPERM` where an area does not allow its pages to be protected and the scan is to end then;
+/// `ENOTTY` for other requests; `ENOMEM`; those of [`PageScan`].
 pub(super) fn ask(
     of: &Subject,
     request: u32,
@@ -36,17 +36,17 @@ pub(super) fn ask(
     let mut scan = PageScan::read(input, isa::USER_END, PAGE)?;
     let memory = of.memory().ok_or(Errno::ESRCH)?;
     let (mut at, mut told, mut pages) = (scan.start, 0, scan.most_pages());
-    if scan.must_protect()
-        && mm().spaces().areas(memory.space(), span(at, scan.end)).next().is_some()
-    {
-        return Err(Errno::EPERM);
-    }
     while at < scan.end {
-        let room = BATCH.min(scan.vec_len - told) as usize;
-        let mut regions = Regions::new(&scan, room, pages, PAGE)?;
-        look(&memory, span(at, scan.end), &mut regions);
-        user::write_bytes(scan.vec + told * REGION, regions.found().as_bytes())?;
-        told += regions.found().len() as u64;
+        let room = if scan.vec == 0 { BATCH } else { BATCH.min(scan.vec_len - told) };
+        let mut regions = Regions::new(&scan, room as usize, pages, PAGE)?;
+        look(&memory, &scan, span(at, scan.end), &mut regions)?;
+        for region in regions.found().iter().filter(|_| scan.protects()) {
+            memory.write_protect(span(region.start, region.end), Shield::All)?;
+        }
+        if scan.vec != 0 {
+            user::write_bytes(scan.vec + told * REGION, regions.found().as_bytes())?;
+            told += regions.found().len() as u64;
+        }
         (at, pages) = (regions.end().unwrap_or(scan.end), regions.pages());
         if pages == 0 || scan.vec != 0 && told == scan.vec_len {
             break;
@@ -64,45 +64,65 @@ fn span(start: u64, end: u64) -> PageSpan {
     PageSpan::new(Vpn::new(start / PAGE), Vpn::new(end / PAGE))
 }
 
-/// Adds to `regions` all runs of pages that areas have of `pages`, ascending.
-fn look(memory: &Memory, pages: PageSpan, regions: &mut Regions<'_>) {
-    let mut add = |pages: PageSpan, what| {
-        regions.add(pages.start.get() * PAGE, pages.end.get() * PAGE, what);
-    };
+/// Adds to `regions` all runs of pages that areas have of `pages`, ascending; where matching pages
+/// are to be protected, only of areas that allow it.
+///
+/// # Errors
+/// `EPERM` for one that does not, where the scan is to end then.
+fn look(
+    memory: &Memory,
+    scan: &PageScan,
+    pages: PageSpan,
+    regions: &mut Regions<'_>,
+) -> Result<()> {
     for area in mm().spaces().areas(memory.space(), pages) {
-        let part = area.span.intersect(pages);
-        let tracked = area.flags.contains(AreaFlags::TRACKED);
-        // In an area that is not tracked yet, all counts as written.
-        let nothing = if tracked { Category::empty() } else { Category::SOFT_DIRTY };
-        let mut at = part.start;
-        mm().spaces().runs(memory.space(), part, &mut |seen: &Seen| {
-            add(PageSpan::new(at, seen.pages.start.max(at)), nothing);
-            at = seen.pages.end;
-            let dirty = match quire::is_written(&area, seen) {
-                true => Category::SOFT_DIRTY,
-                false => Category::empty(),
-            };
-            match seen.what {
-                Sight::Marker(marks) => add(seen.pages, dirty | marked(marks.first)),
-                Sight::Leaf { .. } => pieces_of(seen, &mut |piece| {
-                    let has = |is_so, what| if is_so { what } else { Category::empty() };
-                    let what = Category::PRESENT
-                        | Category::WRITTEN
-                        | has(piece.is_file, Category::FILE)
-                        | has(piece.leaf >= BLOCK, Category::HUGE)
-                        | has(piece.attrs.contains(Attrs::YOUNG), Category::ACCESSED);
-                    add(piece.pages, dirty | what);
-                }),
-            }
-        });
-        add(PageSpan::new(at, part.end.max(at)), nothing);
+        let may_protect = area.flags.contains(AreaFlags::WATCH_ASYNC);
+        match may_protect {
+            false if scan.must_protect() => return Err(Errno::EPERM),
+            false if scan.protects() => {}
+            _ => look_at(memory, &area, area.span.intersect(pages), regions),
+        }
     }
+    Ok(())
+}
+
+/// The same for a part of one area.
+fn look_at(memory: &Memory, area: &Area, part: PageSpan, regions: &mut Regions<'_>) {
+    let has = |is_so, what| if is_so { what } else { Category::empty() };
+    let may_protect = area.flags.contains(AreaFlags::WATCH_ASYNC);
+    let all = has(may_protect, Category::MAY_PROTECT);
+    let mut add = |pages: PageSpan, what| {
+        regions.add(pages.start.get() * PAGE, pages.end.get() * PAGE, all | what);
+    };
+    // In an area that is not tracked yet, all counts as written. So does a page that lost its
+    // content together with its protection.
+    let tracked = area.flags.contains(AreaFlags::TRACKED);
+    let nothing = has(!tracked, Category::SOFT_DIRTY) | has(may_protect, Category::WRITTEN);
+    let mut at = part.start;
+    mm().spaces().runs(memory.space(), part, &mut |seen: &Seen| {
+        add(PageSpan::new(at, seen.pages.start.max(at)), nothing);
+        at = seen.pages.end;
+        let written = has(quire::is_written(area, seen), Category::SOFT_DIRTY)
+            | has(!quire::is_protected(seen), Category::WRITTEN);
+        match seen.what {
+            Sight::Marker(marks) => add(seen.pages, written | marked(marks)),
+            Sight::Leaf { .. } => pieces_of(seen, &mut |piece| {
+                let what = Category::PRESENT
+                    | has(piece.is_file, Category::FILE)
+                    | has(piece.leaf >= BLOCK, Category::HUGE)
+                    | has(piece.attrs.contains(Attrs::YOUNG), Category::ACCESSED);
+                add(piece.pages, written | what);
+            }),
+        }
+    });
+    add(PageSpan::new(at, part.end.max(at)), nothing);
 }
 
 /// The category of a page with a marker.
-fn marked(payload: u64) -> Category {
-    match SwapEntry::of(payload) {
-        Some(_) => Category::SWAPPED | Category::WRITTEN,
-        None => Category::GUARD,
+fn marked(marks: Marks) -> Category {
+    match marks.kind() {
+        Some(MarkKind::Swap) => Category::SWAPPED,
+        Some(MarkKind::Watched) | None => Category::empty(),
+        Some(MarkKind::Guard | MarkKind::Poison) => Category::GUARD,
     }
 }

@@ -114,6 +114,12 @@ impl PageScan {
         self.flags & MUST_PROTECT != 0
     }
 
+    /// Whether the pages that match are to be protected.
+    #[must_use]
+    pub fn protects(&self) -> bool {
+        self.flags & PROTECT != 0
+    }
+
     /// How many pages it wants at most.
     #[must_use]
     pub fn most_pages(&self) -> u64 {
@@ -159,8 +165,12 @@ impl<'s> Regions<'s> {
         let categories = page.bits() & self.scan.returned;
         let has_room = self.found.len() < self.room;
         match self.found.last_mut() {
-            _ if self.scan.vec == 0 => {}
-            Some(last) if last.end == start && last.categories == categories => last.end = stop,
+            _ if self.scan.vec == 0 && !self.scan.protects() => {}
+            Some(last)
+                if last.end == start && (self.scan.vec == 0 || last.categories == categories) =>
+            {
+                last.end = stop;
+            }
             _ if has_room => {
                 self.found.push(Region { start, end: stop, categories });
             }

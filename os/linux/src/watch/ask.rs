@@ -10,6 +10,8 @@ bitflags! {
     /// The features of the interface that exist here.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Features: u64 {
+        /// Writes to protected pages are events.
+        const PROTECTED = 1 << 0;
         /// Missing pages of files in memory are events.
         const MISSING_SHARED = 1 << 5;
         /// A fault is no event but SIGBUS.
@@ -20,6 +22,12 @@ bitflags! {
         const MINOR_SHARED = 1 << 10;
         /// Messages have the address to the byte.
         const EXACT_ADDRESS = 1 << 11;
+        /// Absent pages can be protected.
+        const PROTECT_ABSENT = 1 << 13;
+        /// Pages can be made to fail.
+        const POISON = 1 << 14;
+        /// A write to a protected page is no event, and ends its protection.
+        const PROTECT_ASYNC = 1 << 15;
     }
 }
 
@@ -29,6 +37,8 @@ bitflags! {
     pub struct Mode: u64 {
         /// Missing pages.
         const MISSING = 1 << 0;
+        /// Writes to protected pages.
+        const PROTECTED = 1 << 1;
         /// Pages that the file has.
         const MINOR = 1 << 2;
     }
@@ -58,8 +68,12 @@ pub enum Request {
     Copy,
     /// `UFFDIO_ZEROPAGE`.
     Zero,
+    /// `UFFDIO_WRITEPROTECT`.
+    Protect,
     /// `UFFDIO_CONTINUE`.
     Continue,
+    /// `UFFDIO_POISON`.
+    Poison,
 }
 
 /// A request with its argument.
@@ -73,30 +87,52 @@ pub enum Ask {
     Unregister(Range),
     /// Threads that wait for pages of the range try again.
     Wake(Range),
-    /// Copies memory from an address into missing pages; whether threads are woken.
-    Copy(Range, u64, bool),
+    /// Copies memory from an address into missing pages.
+    Copy(Range, u64, Then),
     /// Fills missing pages with zeroes.
-    Zero(Range, bool),
+    Zero(Range, Then),
+    /// Protects pages from writes, or ends that.
+    Protect(Range, Then),
     /// Maps pages that the file has.
-    Continue(Range, bool),
+    Continue(Range, Then),
+    /// Makes missing pages fail when they are accessed.
+    Poison(Range, Then),
+}
+
+/// The effects of an answer besides those on its pages' content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Then {
+    /// Threads that wait for them are woken.
+    pub wakes: bool,
+    /// They are protected from writes.
+    pub protects: bool,
 }
 
 const READ: u32 = 2 << 30;
 const READ_WRITE: u32 = 3 << 30;
 const KIND: u32 = 0xaa << 8;
 
-/// Mode: no thread is woken.
+/// Mode of an answer: no thread is woken.
 const DONT_WAKE: u64 = 1;
 
+/// Mode of an answer that maps pages: they are protected.
+const MAP_PROTECTED: u64 = 2;
+
+/// Modes of [`Request::Protect`], which has them the other way round.
+const PROTECT: u64 = 1;
+const PROTECT_DONT_WAKE: u64 = 2;
+
 impl Request {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Api,
         Self::Register,
         Self::Unregister,
         Self::Wake,
         Self::Copy,
         Self::Zero,
+        Self::Protect,
         Self::Continue,
+        Self::Poison,
     ];
 
     /// Its place among the requests, as masks of them have it; and how many words it has.
@@ -108,7 +144,9 @@ impl Request {
             Self::Wake => (2, 2),
             Self::Copy => (3, 5),
             Self::Zero => (4, 4),
+            Self::Protect => (6, 3),
             Self::Continue => (7, 4),
+            Self::Poison => (8, 4),
         }
     }
 
@@ -136,7 +174,12 @@ impl Request {
     /// How many bytes it reads. Behind them is the word for its answer, if it has one.
     const fn bytes(self) -> usize {
         match self {
-            Self::Api | Self::Register | Self::Zero | Self::Continue => 24,
+            Self::Api
+            | Self::Register
+            | Self::Zero
+            | Self::Protect
+            | Self::Continue
+            | Self::Poison => 24,
             Self::Copy => 32,
             Self::Unregister | Self::Wake => 16,
         }
@@ -177,9 +220,8 @@ impl Ask {
     /// one that exceeds the program's memory, or whose source does.
     pub fn of(request: Request, words: &[u64; 4], limit: u64, page_bytes: u64) -> Result<Self> {
         let range = |bytes: u64| range(words[0], bytes, limit, page_bytes);
-        let wakes = |mode: u64| match mode {
-            0 => Ok(true),
-            DONT_WAKE => Ok(false),
+        let then = |mode: u64, most: u64| match mode & !most {
+            0 => Ok(Then { wakes: mode & DONT_WAKE == 0, protects: mode & MAP_PROTECTED != 0 }),
             _ => Err(Errno::EINVAL),
         };
         Ok(match request {
@@ -190,15 +232,28 @@ impl Ask {
             }
             Request::Unregister => Self::Unregister(range(words[1])?),
             Request::Wake => Self::Wake(range(words[1])?),
-            Request::Zero => Self::Zero(range(words[1])?, wakes(words[2])?),
-            Request::Continue => Self::Continue(range(words[1])?, wakes(words[2])?),
+            Request::Zero => Self::Zero(range(words[1])?, then(words[2], DONT_WAKE)?),
+            Request::Poison => Self::Poison(range(words[1])?, then(words[2], DONT_WAKE)?),
+            Request::Continue => {
+                Self::Continue(range(words[1])?, then(words[2], DONT_WAKE | MAP_PROTECTED)?)
+            }
+            Request::Protect => {
+                let then = match words[2] {
+                    0 => Then { wakes: true, protects: false },
+                    PROTECT => Then { wakes: false, protects: true },
+                    PROTECT_DONT_WAKE => Then { wakes: false, protects: false },
+                    _ => return Err(Errno::EINVAL),
+                };
+                Self::Protect(range(words[1])?, then)
+            }
             Request::Copy => {
-                let (range, wakes) = (range(words[2])?, wakes(words[3])?);
+                let then = then(words[3], DONT_WAKE | MAP_PROTECTED)?;
+                let range = range(words[2])?;
                 let end = words[1].checked_add(words[2]);
                 if end.is_none_or(|end| end > limit) {
                     return Err(Errno::EINVAL);
                 }
-                Self::Copy(range, words[1], wakes)
+                Self::Copy(range, words[1], then)
             }
         })
     }
@@ -231,7 +286,9 @@ mod tests {
             (Request::Wake, 0x8010_aa02),
             (Request::Copy, 0xc028_aa03),
             (Request::Zero, 0xc020_aa04),
+            (Request::Protect, 0xc018_aa06),
             (Request::Continue, 0xc020_aa07),
+            (Request::Poison, 0xc020_aa08),
         ];
         for (request, number) in numbers {
             assert_eq!(request.number(), number, "{request:?}");
@@ -248,7 +305,18 @@ mod tests {
         {
             assert_eq!(of(Request::Wake, [start, bytes, 0, 0]), Err(Errno::EINVAL));
         }
-        assert_eq!(of(Request::Copy, [PAGE, 7, 2 * PAGE, 1]), Ok(Ask::Copy(good, 7, false)));
+        let silent = Then { wakes: false, protects: false };
+        assert_eq!(of(Request::Copy, [PAGE, 7, 2 * PAGE, 1]), Ok(Ask::Copy(good, 7, silent)));
+        let protected = Then { wakes: true, protects: true };
+        assert_eq!(of(Request::Copy, [PAGE, 7, 2 * PAGE, 2]), Ok(Ask::Copy(good, 7, protected)));
+        assert_eq!(of(Request::Copy, [PAGE, 7, 2 * PAGE, 4]), Err(Errno::EINVAL));
+        let protect = |mode| of(Request::Protect, [PAGE, 2 * PAGE, mode, 0]);
+        let done = |wakes, protects| Ok(Ask::Protect(good, Then { wakes, protects }));
+        assert_eq!(
+            [0, 1, 2].map(protect),
+            [done(true, false), done(false, true), done(false, false)]
+        );
+        assert_eq!(protect(3), Err(Errno::EINVAL), "to protect wakes no thread anyway");
         assert_eq!(of(Request::Copy, [PAGE, 1 << 47, PAGE, 0]), Err(Errno::EINVAL));
         assert_eq!(of(Request::Zero, [PAGE, 2 * PAGE, 2, 0]), Err(Errno::EINVAL));
         let mode = Mode::MISSING | Mode::MINOR;

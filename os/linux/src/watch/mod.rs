@@ -12,5 +12,5 @@
 mod ask;
 mod queue;
 
-pub use ask::{Ask, Features, Mode, Range, Request};
+pub use ask::{Ask, Features, Mode, Range, Request, Then};
 pub use queue::{Flags, Queue, Told};

@@ -17,6 +17,8 @@ bitflags! {
     pub struct Flags: u64 {
         /// The program wrote.
         const WRITE = 1 << 0;
+        /// The page is protected.
+        const PROTECTED = 1 << 1;
         /// The file has the page.
         const MINOR = 1 << 2;
     }

@@ -1,0 +1,209 @@
+//! Write-protection for watchers (row D8; Linux: `UFFDIO_WRITEPROTECT`).
+//!
+//! ```text
+//!   write_protect(span, Present) ──► leaves and swap entries wait for the watcher, by runs
+//!   write ──► fault ──► Need::Watcher(page, WRITE)        the embedder tells the watcher
+//!                              │
+//!   again ◄── writable ◄── write_protect(span, Off)
+//! ```
+//!
+//! A protected page is [COW](quire_arch::Attrs::COW) with a mark: all that keeps a program from
+//! writing a shared page keeps it from writing this one. Contiguous blocks and large leaves stay
+//! whole until one of their pages is released.
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::{Access, Order, PageSpan, Vpn};
+
+use super::Spaces;
+use super::outcome::Served;
+use crate::base::{Error, Need};
+use crate::fault::MarkedPage;
+use crate::space::{Advice, Area, AreaFlags, Space, WatchFor};
+use crate::stats::Event;
+#[cfg(feature = "swap")]
+use crate::swap::SwapEntry;
+use crate::table::{MarkKind, Marks, Seen, Sight, WATCHED, unwritten};
+
+/// Which pages wait for a watcher before they are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shield {
+    /// None.
+    Off,
+    /// Those that are there, in memory or on a swap device. Absent pages stay as they are.
+    Present,
+    /// All: an absent page that is read becomes a page of zeroes that is protected.
+    All,
+}
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// Protects the pages of `span` from writes, or ends that: a program's write to a protected
+    /// page returns [`Need::Watcher`] with [`WatchFor::WRITE`], or ends the page's protection
+    /// where the area has [`WatchFor::ASYNC`]. All of the span must be watched for
+    /// [`WatchFor::WRITE`]. When this returns, no CPU can write a protected page. Protection stays
+    /// through changed rights, paging out and migration; it ends with the page's content, the
+    /// watch, or a move. Children do not inherit it. It costs one step for each run of pages.
+    ///
+    /// # Errors
+    /// [`Error::NoArea`] with the first page that is not watched so; [`Error::Invalid`] for pages
+    /// that programs may not map; [`Error::NoMemory`] when a large leaf must be split, or a table
+    /// for markers is missing, and there is no frame for that. Nothing has changed then.
+    pub fn write_protect(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        shield: Shield,
+    ) -> Result<(), Error> {
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
+        Self::agree(self.areas(space, span), span, |area| {
+            match area.flags.contains(AreaFlags::WATCH_WRITE) {
+                true => Ok(()),
+                false => Err(Error::NoArea(area.span.start)),
+            }
+        })?;
+        change.prepare(span, 0)?;
+        if shield == Shield::All {
+            change.complete(|section| section.ready_to_guard(span))?;
+        }
+        match shield {
+            Shield::Off => {
+                for area in self.areas(space, span) {
+                    change.unshield(area.span.intersect(span), area.prot, unwatched);
+                }
+            }
+            Shield::Present | Shield::All => {
+                change.shield(span, shield == Shield::All, watched);
+            }
+        }
+        change.count(Event::EntriesChanged);
+        Ok(())
+    }
+
+    /// Ends the protection of `spans`, which no area's watcher answers any more. No leaf reaches
+    /// across an end of them.
+    pub(super) fn unshield_all(&self, space: &Space<A>, spans: impl Iterator<Item = PageSpan>) {
+        let mut change = self.base.change(space);
+        for span in spans {
+            for area in self.areas(space, span) {
+                change.unshield(area.span.intersect(span), area.prot, unwatched);
+            }
+        }
+        change.count(Event::EntriesChanged);
+    }
+
+    /// Makes a page that only a marker protects absent: its watcher fills it.
+    pub(super) fn unmark(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+        let pages = PageSpan::block(page, Order::ZERO);
+        let mut change = self.base.change(space);
+        change.prepare(pages, 0)?;
+        change.unmark_watched(pages);
+        Ok(())
+    }
+
+    /// Fills an absent page that is protected, with a folio of zeroes that is protected as well:
+    /// the largest that is wanted and has such pages alone.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fill_shielded(
+        &self,
+        space: &Space<A>,
+        marked: &MarkedPage,
+        access: Access,
+    ) -> Served {
+        if let Some(event) = marked.area.watched(marked.page, WatchFor::MISSING, access) {
+            return Err(Need::Watcher(event).into());
+        }
+        let advice = Advice::of(marked.area.flags);
+        let sizes = self.base.policy.candidates(advice, space.opt_out());
+        let below = Order::new(A::block_order().get().saturating_sub(1));
+        let smaller = sizes.descending(Order::new(1)).filter(|order| *order <= below);
+        for order in smaller.chain([Order::ZERO]) {
+            if self.fill_block(space, marked, order)? {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same with a folio of this order. False where it does not fit, or is not to be had.
+    fn fill_block(
+        &self,
+        space: &Space<A>,
+        marked: &MarkedPage,
+        order: Order,
+    ) -> Result<bool, Error> {
+        let block = PageSpan::block(marked.page, order);
+        let tables = self.tables(space);
+        let fits = || {
+            let pieces = tables.pieces(block).filter(is_shielded);
+            let area = self.areas(space, block).next();
+            let holds =
+                |area: Area| area.span.covers(block) && area.flags.contains(AreaFlags::WATCH_WRITE);
+            let shielded: u64 = pieces.map(|seen| seen.pages.count()).sum();
+            area.filter(|area| holds(*area) && shielded == order.pages())
+        };
+        if fits().is_none() {
+            return Ok(false);
+        }
+        let Ok(run) = self.take_one(space, order, Advice::of(marked.area.flags)) else {
+            return if order == Order::ZERO { Err(Error::NoMemory(order)) } else { Ok(false) };
+        };
+        self.base.clear(&run, marked.page.offset_from(block.start), &mut || {});
+        let mut change = self.base.change(space);
+        if let Err(error) = change.prepare(block, 0) {
+            self.base.free(run);
+            return Err(error);
+        }
+        // Faults wait from here on.
+        let Some(area) = fits() else {
+            self.base.free(run);
+            return Ok(false);
+        };
+        change.unmark_watched(block);
+        let attrs = Attrs::user(unwritten(area.prot)) | Attrs::YOUNG | WATCHED;
+        let left = tables.put_folio(block, run, order, attrs).err();
+        debug_assert!(left.is_none(), "the table of its markers is there");
+        self.base.free(left);
+        self.base.groups.draw(space, order.pages());
+        self.base.count(Event::EntriesMade, order.pages());
+        Ok(true)
+    }
+}
+
+/// Whether these pages are absent, and protected.
+fn is_shielded(seen: &Seen) -> bool {
+    matches!(seen.what, Sight::Marker(marks) if marks.kind() == Some(MarkKind::Watched))
+}
+
+/// Whether a write to pages in the state `seen` waits for the [watcher](Spaces::write_protect) of
+/// their area.
+pub fn is_protected(seen: &Seen) -> bool {
+    match seen.what {
+        Sight::Leaf { attrs, .. } => attrs.contains(WATCHED),
+        #[cfg(feature = "swap")]
+        Sight::Marker(Marks { first, .. }) if SwapEntry::of(first).is_some() => {
+            SwapEntry::of(first).is_some_and(|entry| entry.watched)
+        }
+        Sight::Marker(_) => is_shielded(seen),
+    }
+}
+
+/// The markers of pages that are protected.
+fn watched(marks: Marks) -> Marks {
+    remarked(marks, true)
+}
+
+/// The markers of pages that are not.
+pub(super) fn unwatched(marks: Marks) -> Marks {
+    remarked(marks, false)
+}
+
+#[cfg_attr(not(feature = "swap"), expect(unused_variables))]
+fn remarked(marks: Marks, watched: bool) -> Marks {
+    #[cfg(feature = "swap")]
+    if let Some(entry) = SwapEntry::of(marks.first) {
+        return Marks { first: SwapEntry { watched, ..entry }.payload(), ..marks };
+    }
+    marks
+}
