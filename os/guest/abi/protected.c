@@ -106,7 +106,7 @@ static const char *writes_are_told(void)
 /* A call of the kernel that writes there waits as well. */
 static void *read_into(void *at)
 {
-    int fd = open("/dev/zero", O_RDONLY);
+    int fd = open("zeroes", O_RDONLY);
     return (void *)read(fd, at, 2 * PAGE);
 }
 
@@ -118,6 +118,7 @@ static const char *calls_wait(void)
     pthread_t thread;
     void *got = NULL;
     CHECK(fd >= 0 && p != MAP_FAILED);
+    CHECK(make_file("zeroes", "") && truncate("zeroes", 2 * PAGE) == 0);
     memset(p, 3, 2 * PAGE);
     CHECK(watch(fd, p, 2, UFFDIO_REGISTER_MODE_WP) == 0);
     CHECK(protect(fd, p, 2, UFFDIO_WRITEPROTECT_MODE_WP) == 0);

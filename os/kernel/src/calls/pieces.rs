@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use quire_linux::files::{Sink, Source};
+use quire_linux::files::{Caller, Sink, Source};
 use quire_linux::{Errno, Result, Wake};
 
 use crate::disk;
@@ -31,7 +31,8 @@ pub(super) struct Pieces {
     left: usize,
     /// The thread to wake when the call returns early because a page of these is on a disk; without
     /// it, the call waits for the page.
-    waiter: Option<Arc<dyn Wake>>,
+    /// The thread that moves bytes, and its number.
+    waiter: Option<(Arc<dyn Wake>, u32)>,
 }
 
 impl Pieces {
@@ -100,16 +101,19 @@ impl Pieces {
 
     /// From now on moving bytes does not wait for a page that lies on a disk: it fails with
     /// [`Errno::BLOCKED`], and `who` is woken when the page may have come.
-    pub(super) fn wait_as(&mut self, who: &Arc<dyn Wake>) {
-        self.waiter.get_or_insert_with(|| who.clone());
+    /// The same holds for a page that a watcher answers for.
+    pub(super) fn wait_as(&mut self, who: &Caller<'_>) {
+        self.waiter.get_or_insert_with(|| (who.wake.clone(), who.tid));
     }
 
     /// Copies by `copy`, in the way that [`wait_as`](Self::wait_as) says.
     fn copy(&self, mut copy: impl FnMut() -> Result<()>) -> Result<()> {
-        let Some(who) = &self.waiter else { return copy() };
+        let Some((who, tid)) = &self.waiter else { return copy() };
         loop {
             match disk::leaving(&mut copy) {
-                (Err(Errno::EFAULT), Some((address, access))) => disk::want(who, address, access)?,
+                (Err(Errno::EFAULT), Some((address, access))) => {
+                    disk::want(who, *tid, address, access)?;
+                }
                 (done, _) => return done,
             }
         }

@@ -17,7 +17,7 @@ use crate::memory::{self, Memory, PAGE, Waits, errno, mm, user};
 use crate::task::tree::{time, tree, with_calls};
 use crate::task::{Answer, Stop, Thread};
 
-/// `UFFD_USER_MODE_ONLY`: faults of the kernel's own copies are errors, as they mostly are here.
+/// `UFFD_USER_MODE_ONLY`: faults of the kernel's own copies are errors.
 const USER_MODE_ONLY: u32 = 1;
 
 pub(super) fn userfaultfd(thread: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
@@ -27,7 +27,7 @@ pub(super) fn userfaultfd(thread: &mut Thread, [flags, ..]: [usize; 6]) -> Answe
     }
     memory::admit()?;
     let memory = memory::current().ok_or(Errno::ESRCH)?;
-    let queue = Arc::new(Queue::new(PAGE));
+    let queue = Arc::new(Queue::new(PAGE, flags & USER_MODE_ONLY != 0));
     let file = WatcherFile { queue, memory: Arc::downgrade(&memory) };
     let node = tree().make(Body::Object(Arc::new(file)), 0o600, time());
     let status = abi::O_RDWR | flags & abi::O_NONBLOCK;

@@ -57,9 +57,14 @@ pub(crate) fn leaving<T>(copy: impl FnOnce() -> T) -> (T, Option<(u64, Access)>)
 /// Brings a program's page in from a disk; succeeds when it is there by now.
 ///
 /// # Errors
-/// [`Errno::BLOCKED`]: it is being read, and `wake` is noted; [`Errno::EFAULT`] when there is no
-/// such page; [`Errno::ENOMEM`].
-pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result<()> {
+/// [`Errno::BLOCKED`]: it is being read, or its watcher is told that thread `tid` waits, and `wake`
+/// is noted; [`Errno::EFAULT`] when there is no such page; [`Errno::ENOMEM`].
+pub(crate) fn want(
+    wake: &Arc<dyn Wake>,
+    tid: u32,
+    address: u64,
+    access: Access,
+) -> Result<()> {
     // Register first, then look again: so no answer is missed.
     note(wake)?;
     match memory::fault(address, access) {
@@ -68,6 +73,24 @@ pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result
             Ok(())
         }
         Err(Stop::Need(Need::Wait(_))) => Err(Errno::BLOCKED),
+        Err(Stop::Need(Need::Watcher(event))) => {
+            let memory = memory::current().ok_or(Errno::EFAULT)?;
+            if !memory.hears_kernel(event) {
+                return Err(Errno::EFAULT);
+            }
+            match memory.tell_watcher(event, address, tid, wake)? {
+                memory::Waits::Sleeps => {}
+                memory::Waits::TriesAgain => return Ok(()),
+                memory::Waits::GetsSignal => return Err(Errno::EFAULT),
+            }
+            match memory::fault(address, access) {
+                Err(Stop::Need(_)) => Err(Errno::BLOCKED),
+                looked => {
+                    memory.untell_watcher(event, tid);
+                    looked.map(drop).map_err(|_| Errno::EFAULT)
+                }
+            }
+        }
         Err(Stop::Need(Need::Read(reads))) => {
             let who = Caller {
                 pid: 0,
@@ -103,7 +126,7 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
                 return false;
             }
         };
-        // A watcher may be the thread that would wait.
+        // A copy that cannot leave does not wait for a watcher, which may be this thread.
         if may_leave(address, access) || matches!(lacks, Need::Watcher(_)) {
             return false;
         }

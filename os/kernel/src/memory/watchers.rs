@@ -82,6 +82,11 @@ impl Memory {
         Ok(Waits::Sleeps)
     }
 
+    /// Whether the watcher of `event` answers for the kernel's own copies.
+    pub(crate) fn hears_kernel(&self, event: Watched) -> bool {
+        self.queue(event.watcher).is_none_or(|queue| queue.hears_kernel())
+    }
+
     /// The thread does not wait for that watcher any more.
     pub(crate) fn untell_watcher(&self, event: Watched, tid: u32) {
         if let Some(queue) = self.queue(event.watcher) {

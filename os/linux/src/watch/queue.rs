@@ -50,6 +50,8 @@ pub struct Queue {
     sleepers: SpinMutex<Vec<Sleeper>>,
     readers: Waiters,
     page_bytes: u64,
+    /// It is not told of faults of the kernel's own copies.
+    users_only: bool,
 }
 
 /// No features were chosen yet.
@@ -65,15 +67,22 @@ const MESSAGE: usize = 32;
 const FAULT: u8 = 0x12;
 
 impl Queue {
-    /// A queue without faults.
+    /// A queue without faults; with `users_only`, of none of the kernel's own copies.
     #[must_use]
-    pub const fn new(page_bytes: u64) -> Self {
+    pub const fn new(page_bytes: u64, users_only: bool) -> Self {
         Self {
             features: AtomicU64::new(UNSET),
             sleepers: SpinMutex::new(Vec::new()),
             readers: Waiters::new(),
             page_bytes,
+            users_only,
         }
+    }
+
+    /// Whether it is told of faults of the kernel's own copies.
+    #[must_use]
+    pub const fn hears_kernel(&self) -> bool {
+        !self.users_only
     }
 
     /// Chooses version and features, once.
@@ -263,7 +272,7 @@ mod tests {
 
     #[test]
     fn d8_features_are_chosen_once_and_only_those_that_exist() {
-        let queue = Queue::new(4096);
+        let queue = Queue::new(4096, false);
         assert_eq!(queue.features(), Err(Errno::EINVAL));
         assert_eq!(queue.readiness(), PollEvents::ERR);
         assert_eq!(read(&queue, 32), Err(Errno::EINVAL.into()));
@@ -276,7 +285,7 @@ mod tests {
 
     #[test]
     fn d8_a_fault_is_told_once_and_its_thread_is_woken_with_its_page() {
-        let queue = Queue::new(4096);
+        let queue = Queue::new(4096, false);
         queue.choose(0xaa, (Features::THREAD_ID | Features::SIGBUS).bits()).unwrap();
         let own = [Arc::new(Count::default()), Arc::new(Count::default())];
         let who: [Arc<dyn Wake>; 2] = [own[0].clone(), own[1].clone()];
@@ -298,7 +307,7 @@ mod tests {
 
     #[test]
     fn d8_a_thread_that_does_not_wait_any_more_is_not_told() {
-        let queue = Queue::new(4096);
+        let queue = Queue::new(4096, false);
         queue.choose(0xaa, Features::EXACT_ADDRESS.bits()).unwrap();
         let who: Arc<dyn Wake> = Arc::new(Count::default());
         queue.tell(told(0x5123, 7), &who).unwrap();
