@@ -211,12 +211,6 @@ const IDS: u32 = (1 << (PACKED_WATCHER_AT - ID_AT)) - 1;
 /// Where the watcher's number is, which does not fit beside the other flags.
 const PACKED_WATCHER_AT: u32 = 56;
 const PROTS: u64 = Prot::all().bits() as u64;
-const KNOWN: u64 = PROTS
-    | PROTS << MAX_AT
-    | FILE
-    | FRAMES
-    | packed_flags(AreaFlags::all())
-    | (IDS as u64) << ID_AT;
 
 const _: () = assert!(WATCHER_AT == ID_AT - FLAGS_AT, "flags meet the id");
 const _: () = assert!(PROTS < 1 << MAX_AT, "rights meet the bound of rights");
@@ -284,7 +278,8 @@ impl Area {
             flags: unpacked_flags(terms),
             backing,
         };
-        if terms & !KNOWN == 0 && area.is_well_formed() { Some(area) } else { None }
+        // Each bit of the word has a meaning.
+        if area.is_well_formed() { Some(area) } else { None }
     }
 
     /// Whether `self` and `next` are one area cut in two: `next` begins where `self` ends, all

@@ -188,6 +188,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// Makes the leaves and swap entries of `span`, which is prepared, wait for a watcher before
     /// they are written; with `absent`, pages that are neither get markers that say so. The tables
     /// for those are there.
+    #[cfg(feature = "watch")]
     pub fn shield(&mut self, span: PageSpan, absent: bool, remark: impl Fn(Marks) -> Marks) {
         let tables = self.view.tables();
         self.entries += tables.shield(span, remark, &mut self.gather);
@@ -204,16 +205,19 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Ends that for `span`, whose areas have the rights `prot`.
+    #[cfg(feature = "watch")]
     pub fn unshield(&mut self, span: PageSpan, prot: Prot, remark: impl Fn(Marks) -> Marks) {
         self.entries += self.view.tables().unshield(span, prot, remark);
     }
 
     /// Removes the watcher's markers of `span`, which is prepared: the pages are absent then.
+    #[cfg(feature = "watch")]
     pub fn unmark_watched(&mut self, span: PageSpan) {
         self.view.tables().unmark_watched(span);
     }
 
     /// Makes the pages from `at` to `end`, which are absent and prepared, fail: `at` moves on.
+    #[cfg(feature = "watch")]
     pub fn poison(&mut self, at: &mut Vpn, end: Vpn) -> Result<(), SectionLack> {
         let mut left = PageSpan::new(*at, end);
         let tables = self.view.tables();

@@ -4,8 +4,8 @@ use quire_arch::{Arch, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
+use super::Spaces;
 use super::outcome::{Fault, Lack, Populated, Resolved, Served};
-use super::{Shield, Spaces};
 use crate::base::{Error, Need, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{
@@ -207,9 +207,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 };
             }
             Decision::File(page) => return serve(view, Lack::File(page), fault),
-            Decision::Unshield => {
-                self.write_protect(view.space, PageSpan::block(page, Order::ZERO), Shield::Off)?;
-            }
+            Decision::Unshield => self.unshield_page(view.space, page)?,
             Decision::Watched(event) => return Err(Need::Watcher(event).into()),
             Decision::Grow(area) => self.grow(view.space, area, page)?,
             Decision::Refuse(why) => return Err(refused(why, page, fault.access).into()),

@@ -26,6 +26,10 @@ mod lazy;
 mod outcome;
 mod remap;
 mod report;
+#[cfg(not(feature = "watch"))]
+#[path = "no_shield.rs"]
+mod shield;
+#[cfg(feature = "watch")]
 mod shield;
 mod tally;
 mod track;
@@ -34,13 +38,12 @@ mod watch;
 
 pub use failed::Loss;
 pub use frames::{FrameSource, LentFrames};
+pub use outcome::{Answered, Populated, Resolved, Shield};
 pub(crate) use outcome::{Fault, Lack, Served};
-pub use outcome::{Populated, Resolved};
 pub use remap::Move;
-pub use report::{FolioMap, SizeOf};
-pub use shield::{Shield, is_protected};
+pub use report::{FolioMap, SizeOf, is_protected};
 pub use track::is_written;
-pub use watch::{Answer, Answered};
+pub use watch::Answer;
 
 use quire_arch::Arch;
 use quire_hw::Hardware;

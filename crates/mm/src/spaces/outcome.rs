@@ -64,3 +64,24 @@ pub enum Resolved {
     /// Other CPUs kept changing the space. The program tries again, and faults again.
     Again,
 }
+
+/// Which pages wait for a watcher before they are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shield {
+    /// None.
+    Off,
+    /// Those that are there, in memory or on a swap device. Absent pages stay as they are.
+    Present,
+    /// All: an absent page that is read becomes a page of zeroes that is protected.
+    All,
+}
+
+/// How far a watcher's answer got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "an answer may have ended early"]
+pub struct Answered {
+    /// How many pages were mapped, from the first on.
+    pub pages: u64,
+    /// Why it ended before the end of the span, if it did.
+    pub end: Result<(), Stop>,
+}

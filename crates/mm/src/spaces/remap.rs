@@ -4,7 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
-use super::{Spaces, shield};
+use super::Spaces;
 use crate::base::{Change, Error};
 use crate::space::{Area, AreaFlags, At, Ever, Request, Space};
 use crate::stats::Event;
@@ -140,7 +140,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         // and a CPU that took them out there would flush that place only.
         change.move_entries(old, span.start, hole);
         if area.flags.contains(AreaFlags::WATCH_WRITE) {
-            change.unshield(span, area.prot, shield::unwatched);
+            Self::unshield_moved(&mut change, span, area.prot);
         }
         change.count(Event::EntriesMoved);
         Ok(span)

@@ -9,7 +9,11 @@ use crate::base::Error;
 use crate::limits::ORDERS;
 use crate::space::{Area, Space};
 use crate::stats::Event;
-use crate::table::{Gather, Seen, What};
+#[cfg(feature = "swap")]
+use crate::swap::SwapEntry;
+#[cfg(feature = "swap")]
+use crate::table::Marks;
+use crate::table::{Gather, Seen, Sight, WATCHED, What};
 
 /// The pages of an area that folios of one size map, in base pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -127,5 +131,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             true
         });
         map.foreign += frames.count - counted;
+    }
+}
+
+/// Whether a write to pages in the state `seen` waits for the [watcher](Spaces::write_protect) of
+/// their area.
+pub fn is_protected(seen: &Seen) -> bool {
+    match seen.what {
+        Sight::Leaf { attrs, .. } => attrs.contains(WATCHED),
+        #[cfg(feature = "swap")]
+        Sight::Marker(Marks { first, .. }) if SwapEntry::of(first).is_some() => {
+            SwapEntry::of(first).is_some_and(|entry| entry.watched)
+        }
+        Sight::Marker(_) => seen.is_shielded(),
     }
 }

@@ -13,28 +13,17 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{Access, Order, PageSpan, Vpn};
+use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use super::Spaces;
-use super::outcome::Served;
-use crate::base::{Error, Need};
+use super::outcome::{Answered, Served, Shield};
+use crate::base::{Change, Error, Need, Stop};
 use crate::fault::MarkedPage;
 use crate::space::{Advice, Area, AreaFlags, Space, WatchFor};
 use crate::stats::Event;
 #[cfg(feature = "swap")]
 use crate::swap::SwapEntry;
-use crate::table::{MarkKind, Marks, Seen, Sight, WATCHED, unwritten};
-
-/// Which pages wait for a watcher before they are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shield {
-    /// None.
-    Off,
-    /// Those that are there, in memory or on a swap device. Absent pages stay as they are.
-    Present,
-    /// All: an absent page that is read becomes a page of zeroes that is protected.
-    All,
-}
+use crate::table::{Marks, Seen, WATCHED, unwritten};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Protects the pages of `span` from writes, or ends that: a program's write to a protected
@@ -78,6 +67,35 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         change.count(Event::EntriesChanged);
         Ok(())
+    }
+
+    /// Makes absent pages of a watched span fail, up to one that is there. Missing tables are made.
+    pub(super) fn poison(&self, space: &Space<A>, span: PageSpan) -> Answered {
+        let mut at = span.start;
+        let end = Self::mappable(span).and_then(|()| {
+            let mut change = self.base.change(space);
+            let watched = |area: Area| match area.flags.intersects(AreaFlags::WATCH) {
+                true => Ok(()),
+                false => Err(Error::NoArea(area.span.start)),
+            };
+            Self::agree(self.areas(space, span), span, watched)?;
+            change.prepare(span, 0)?;
+            change.unmark_watched(span);
+            let free = self.tables(space).look(span).map_or(span.end, |seen| seen.pages.start);
+            change.complete(|section| section.poison(&mut at, free))?;
+            if free < span.end { Err(Error::Present(free)) } else { Ok(()) }
+        });
+        Answered { pages: at.offset_from(span.start), end: end.map_err(Stop::from) }
+    }
+
+    /// Ends the protection of a page that a program writes.
+    pub(super) fn unshield_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+        self.write_protect(space, PageSpan::block(page, Order::ZERO), Shield::Off)
+    }
+
+    /// Ends the protection of `span`, to which pages with the rights `prot` have moved.
+    pub(super) fn unshield_moved(change: &mut Change<'_, A, H>, span: PageSpan, prot: Prot) {
+        change.unshield(span, prot, unwatched);
     }
 
     /// Ends the protection of `spans`, which no area's watcher answers any more. No leaf reaches
@@ -136,7 +154,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let block = PageSpan::block(marked.page, order);
         let tables = self.tables(space);
         let fits = || {
-            let pieces = tables.pieces(block).filter(is_shielded);
+            let pieces = tables.pieces(block).filter(Seen::is_shielded);
             let area = self.areas(space, block).next();
             let holds =
                 |area: Area| area.span.covers(block) && area.flags.contains(AreaFlags::WATCH_WRITE);
@@ -171,31 +189,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 }
 
-/// Whether these pages are absent, and protected.
-fn is_shielded(seen: &Seen) -> bool {
-    matches!(seen.what, Sight::Marker(marks) if marks.kind() == Some(MarkKind::Watched))
-}
-
-/// Whether a write to pages in the state `seen` waits for the [watcher](Spaces::write_protect) of
-/// their area.
-pub fn is_protected(seen: &Seen) -> bool {
-    match seen.what {
-        Sight::Leaf { attrs, .. } => attrs.contains(WATCHED),
-        #[cfg(feature = "swap")]
-        Sight::Marker(Marks { first, .. }) if SwapEntry::of(first).is_some() => {
-            SwapEntry::of(first).is_some_and(|entry| entry.watched)
-        }
-        Sight::Marker(_) => is_shielded(seen),
-    }
-}
-
 /// The markers of pages that are protected.
 fn watched(marks: Marks) -> Marks {
     remarked(marks, true)
 }
 
 /// The markers of pages that are not.
-pub(super) fn unwatched(marks: Marks) -> Marks {
+fn unwatched(marks: Marks) -> Marks {
     remarked(marks, false)
 }
 

@@ -14,12 +14,13 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Vpn};
 
-use super::{Resolved, Shield, Spaces};
+use super::Spaces;
+use super::outcome::{Answered, Resolved, Shield};
 use crate::base::{Base, Error, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, FilePage, Plan, decide};
 use crate::limits::FAULT_TRIES;
-use crate::space::{Area, AreaFlags, Backing, Ever, Space, View, Watch, WatchFor};
+use crate::space::{AreaFlags, Backing, Ever, Space, View, Watch, WatchFor};
 
 /// The content of the pages that a watcher maps.
 #[non_exhaustive]
@@ -62,16 +63,6 @@ impl Answer<'_> {
     }
 }
 
-/// How far a watcher's answer got.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "an answer may have ended early"]
-pub struct Answered {
-    /// How many pages were mapped, from the first on.
-    pub pages: u64,
-    /// Why it ended before the end of the span, if it did.
-    pub end: Result<(), Stop>,
-}
-
 /// Answers for a page of a file. Returns the pages up to which it is done.
 type Show<'a, A, H> =
     dyn Fn(&View<'_, A, H>, &FilePage, &mut Answer<'_>) -> Result<Option<PageSpan>, Stop> + 'a;
@@ -86,7 +77,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     /// [`Error::Invalid`] also where an area cannot have the event: one that shows
     /// [frames](Self::map_frames) has none, [`WatchFor::MINOR`] is for those of files,
-    /// [`WatchFor::WRITE`] for private anonymous ones, and [`WatchFor::ASYNC`] goes with that.
+    /// [`WatchFor::WRITE`] for private anonymous ones, and
+    /// [`WatchFor::ASYNC`] goes with that; both are behind the feature `watch`.
     pub fn watch(
         &self,
         space: &Space<A>,
@@ -94,7 +86,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         watch: Option<Watch>,
     ) -> Result<(), Error> {
         let events = watch.map_or(WatchFor::empty(), |watch| watch.events);
-        if events.contains(WatchFor::ASYNC) && !events.contains(WatchFor::WRITE) {
+        let lone = events.contains(WatchFor::ASYNC) && !events.contains(WatchFor::WRITE);
+        if lone || !cfg!(feature = "watch") && events.contains(WatchFor::WRITE) {
             return Err(Error::Invalid);
         }
         space.note(Ever::Watched);
@@ -207,25 +200,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Decision::Refuse(_) => Err(Error::NoArea(page).into()),
             _ => Err(Error::Present(page).into()),
         }
-    }
-
-    /// Makes absent pages of a watched span fail, up to one that is there. Missing tables are made.
-    fn poison(&self, space: &Space<A>, span: PageSpan) -> Answered {
-        let mut at = span.start;
-        let end = Self::mappable(span).and_then(|()| {
-            let mut change = self.base.change(space);
-            let watched = |area: Area| match area.flags.intersects(AreaFlags::WATCH) {
-                true => Ok(()),
-                false => Err(Error::NoArea(area.span.start)),
-            };
-            Self::agree(self.areas(space, span), span, watched)?;
-            change.prepare(span, 0)?;
-            change.unmark_watched(span);
-            let free = self.tables(space).look(span).map_or(span.end, |seen| seen.pages.start);
-            change.complete(|section| section.poison(&mut at, free))?;
-            if free < span.end { Err(Error::Present(free)) } else { Ok(()) }
-        });
-        Answered { pages: at.offset_from(span.start), end: end.map_err(Stop::from) }
     }
 
     /// Maps frames with the answer's content.

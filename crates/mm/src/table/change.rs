@@ -9,7 +9,7 @@ use super::lock::BATCH;
 use super::visit::Step;
 use super::word::{NOTED, is_foreign, is_settled};
 use super::{Gather, Locked, Place, Run, Tables, What};
-use crate::folio::Folios;
+use crate::folio::{Folio, Folios};
 
 /// When a leaf came to allow an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,6 +174,40 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
         self.store_words(at, &words[..count]);
         count
+    }
+
+    /// Whether no other table maps a page of a folio that this one maps at `pages` to `frames`.
+    /// Pins do not matter: a pinned page was exclusive when it was pinned, and a fork copies it for
+    /// the child.
+    pub(crate) fn is_own(
+        &self,
+        folios: &Folios<'_>,
+        folio: Folio,
+        pages: PageSpan,
+        frames: FrameSpan,
+    ) -> bool {
+        let counts = folios.counts(folio);
+        let most = folio.order.pages();
+        if counts.refs > 0 || u64::from(counts.mapped) > most {
+            return false;
+        }
+        let before = frames.start.offset_from(folio.head);
+        let first = Vpn::new(pages.start.get().saturating_sub(before));
+        let whole = PageSpan::new(first, pages.start.add(most - before)).intersect(self.reach());
+        let whole = if u64::from(counts.mapped) == frames.count { pages } else { whole };
+        let (mut at, mut mapped) = (whole.start, 0);
+        while at < whole.end {
+            let (run, end) = self.run_in(at, whole.end);
+            if let What::Leaf { frame, .. } = run.what {
+                let frame =
+                    frame.get().wrapping_add(at.get().wrapping_sub(self.page(run.index).get()));
+                let here = frame.wrapping_sub(at.get());
+                let same = here == frames.start.get().wrapping_sub(pages.start.get());
+                mapped += if same { end.offset_from(at) } else { 0 };
+            }
+            at = end;
+        }
+        u64::from(counts.mapped) == mapped
     }
 
     /// Maps `count` leaves from `index` on to other frames, of a folio of order `each`. The words

@@ -8,7 +8,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 use super::run::Stretch;
 use super::visit::{Found, Step};
 use super::word::is_foreign;
-use super::{Marks, Tables, What};
+use super::{MarkKind, Marks, Tables, What};
 use crate::folio::{Folio, Folios};
 
 /// Consecutive entries of one table in one state, with the same accessed and dirty bits.
@@ -40,6 +40,11 @@ pub enum Sight {
 }
 
 impl Seen {
+    /// Whether the pages are absent, and their first write waits for a watcher.
+    pub fn is_shielded(&self) -> bool {
+        matches!(self.what, Sight::Marker(marks) if marks.kind() == Some(MarkKind::Watched))
+    }
+
     /// Whether the frames are no folios: device memory, say.
     pub fn is_foreign(&self) -> bool {
         matches!(self.what, Sight::Leaf { attrs, .. } if is_foreign(attrs))

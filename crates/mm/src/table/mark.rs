@@ -68,6 +68,7 @@ pub(super) fn ascent<A: Arch>(first: u64) -> Option<u64> {
 }
 
 /// The frame of a page whose content was never in memory.
+#[cfg(feature = "watch")]
 const NO_FRAME: u64 = (1 << KIND_AT) - 1;
 
 /// Payloads are below this.
@@ -80,11 +81,13 @@ impl Marks {
     }
 
     /// Markers of absent pages from `page` on whose first write a watcher answers.
+    #[cfg(feature = "watch")]
     pub(crate) const fn watched(page: Vpn) -> Self {
         Self { first: MarkKind::Watched.payload(page.get()), ascending: true }
     }
 
     /// Markers of pages whose content is lost, in no frame.
+    #[cfg(feature = "watch")]
     pub(crate) const fn lost() -> Self {
         Self { first: MarkKind::Poison.payload(NO_FRAME), ascending: false }
     }

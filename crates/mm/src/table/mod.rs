@@ -65,6 +65,7 @@ mod split;
 mod take;
 mod visit;
 pub(crate) mod walk;
+#[cfg(feature = "watch")]
 mod watched;
 mod word;
 mod write;
