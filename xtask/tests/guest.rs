@@ -69,6 +69,7 @@ fn wrong_arguments_end_with_status_2_and_no_settings_are_changed_unasked() {
         ("forkbench", &["3K"]),
         ("mmapbench", &["-n", "0"]),
         ("protbench", &["-m", "much"]),
+        ("watchbench", &["3K"]),
         ("faultscale", &["-j", "65"]),
         ("cowcheck", &["1M"]),
         ("abicheck", &["no such case"]),

@@ -13,11 +13,13 @@ use quire::arch::Arch;
 use quire::cache::FileId;
 use quire::fault::SizePolicy;
 use quire::hw::Hardware;
-use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request, Space};
-use quire::{Error, Mm, Move, Stop};
+use quire::space::{
+    Advice, AreaFlags, At, Backing, OptOut, Request, Space, Watch, WatchFor, Watcher,
+};
+use quire::{Error, Mm, Move, Shield, Stop};
 use quire_units::{PageSpan, Prot, Vpn};
 
-use crate::naive::{Lost, Page, Process, Source};
+use crate::naive::{Lost, Page, Process, Shielded, Source};
 use crate::step::Step;
 use crate::verb::Verb;
 
@@ -103,6 +105,10 @@ pub enum Call {
     Free,
     /// `track`.
     Track,
+    /// `watch`, for writes to protected pages, which end the protection; or no longer.
+    Watch(bool),
+    /// `write_protect` of all pages, or its end.
+    Shield(bool),
     /// `remap` to another place; the area may stay behind.
     Move(Part, bool),
     /// `remap` in place, to another number of pages.
@@ -155,6 +161,8 @@ impl Action {
             Verb::Unguard => Call::Unguard,
             Verb::Free => Call::Free,
             Verb::Track => Call::Track,
+            Verb::Watch => Call::Watch(args[2].is_multiple_of(2)),
+            Verb::Shield => Call::Shield(!args[2].is_multiple_of(3)),
             Verb::Move => {
                 let keep = args[4] % 2 == 1;
                 let count = if keep { part.1 as u32 } else { args[2] };
@@ -181,6 +189,8 @@ impl Action {
             Call::Unguard => "unguard",
             Call::Free => "free",
             Call::Track => "track",
+            Call::Watch(_) => "watch",
+            Call::Shield(_) => "write_protect",
             Call::Move(..) | Call::Resize(_) => "remap",
         }
     }
@@ -213,6 +223,11 @@ impl Action {
             Call::Unguard => mm.spaces().unguard(space, span),
             Call::Free => mm.spaces().free_lazily(space, span),
             Call::Track => mm.spaces().track(space, span),
+            Call::Watch(on) => mm.spaces().watch(space, span, if on { watch() } else { None }),
+            Call::Shield(on) => {
+                let shield = if on { Shield::All } else { Shield::Off };
+                mm.spaces().write_protect(space, span, shield)
+            }
             Call::Move((to, pages), keep) => {
                 let to = self.window.vpn(to);
                 let how = if keep { Move::Keep(At::Fixed(to)) } else { Move::To(to) };
@@ -258,6 +273,13 @@ impl Process {
             Call::Free => {
                 self.agree(action, |page, _| invalid(!page.is_anon() || page.is_locked()))
             }
+            Call::Watch(on) => self.agree(action, |page, _| {
+                let fits = page.is_anon() && !page.flags.contains(AreaFlags::SHARED);
+                invalid(on && !fits)
+            }),
+            Call::Shield(_) => self.agree(action, |page, at| {
+                (!page.flags.contains(AreaFlags::WATCH_WRITE)).then_some(Error::NoArea(at))
+            }),
             Call::Move((to, pages), keep) => match self.area_break(at, count) {
                 Some(at) => hole(at),
                 None if self.pages[at].is_frame() && (keep || pages > count) => Err(Error::Invalid),
@@ -328,9 +350,21 @@ impl Process {
             Call::Protect(prot) => all(self, &|page| page.prot = prot),
             Call::Advise(advice) => all(self, &|page| page.flags = advice.put(page.flags)),
             Call::Flags(on, off) => all(self, &|page| page.flags = (page.flags - off) | on),
-            Call::Lock => {
-                all(self, &|page| page.flags = (page.flags - LOCKS) | AreaFlags::LOCKED);
-            }
+            Call::Lock => all(self, &|page| {
+                page.flags = (page.flags - LOCKS) | AreaFlags::LOCKED;
+                page.bare();
+            }),
+            Call::Watch(on) => all(self, &|page| {
+                page.flags = page.flags.with_watch(if on { watch() } else { None });
+                page.shielded = if on { page.shielded } else { Shielded::No };
+            }),
+            Call::Shield(on) => all(self, &|page| {
+                page.shielded = match page.lost {
+                    Lost::No if on && !page.guard => Shielded::Yes,
+                    Lost::Perhaps if on && !page.guard => Shielded::Perhaps,
+                    _ => Shielded::No,
+                }
+            }),
             Call::Unlock => all(self, &|page| page.flags -= LOCKS),
             Call::Discard => all(self, &Page::forget),
             Call::Guard => all(self, &Page::fence),
@@ -358,9 +392,9 @@ impl Process {
                         true => self.pages[at + ahead],
                         false => first.ahead(ahead as u32),
                     };
-                    // At its new place its writes are not tracked yet.
-                    self.pages[to + ahead] =
-                        Page { flags: page.flags - AreaFlags::TRACKED, ..page };
+                    // At its new place its writes are neither tracked nor watched.
+                    let flags = page.flags - AreaFlags::TRACKED - AreaFlags::WATCH;
+                    self.pages[to + ahead] = Page { flags, shielded: Shielded::No, ..page };
                 }
                 all(self, &|page| if keep { page.leave() } else { *page = Page::FREE });
             }
@@ -389,6 +423,12 @@ impl Process {
     pub fn is_tracked(&self, (at, count): Part) -> bool {
         self.pages[at..at + count].iter().any(|page| page.flags.contains(AreaFlags::TRACKED))
     }
+}
+
+/// The one watch of scripts.
+fn watch() -> Option<Watch> {
+    let events = WatchFor::WRITE | WatchFor::ASYNC;
+    Watcher::new(1).map(|watcher| Watch { watcher, events })
 }
 
 /// The file that a step shows.

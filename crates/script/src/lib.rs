@@ -29,7 +29,7 @@ pub use act::{
     size_policy, wish,
 };
 pub use dice::Dice;
-pub use naive::{File, Lost, Page, Process, Source, UNOWNED, Why, tail};
+pub use naive::{File, Lost, Page, Process, Shielded, Source, UNOWNED, Why, tail};
 pub use step::{Fault, Step};
 pub use swarm::{Bounds, Generator, Theme};
 pub use verb::{ARGS, Arg, Verb};

@@ -54,6 +54,17 @@ pub enum Lost {
     Yes,
 }
 
+/// Whether a page is protected: its next write ends that, and is noted by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shielded {
+    /// It is not.
+    No,
+    /// It may be: a call may have written it, or its content may be gone.
+    Perhaps,
+    /// It is.
+    Yes,
+}
+
 /// One page of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
@@ -77,6 +88,8 @@ pub struct Page {
     pub written: bool,
     /// Its content went with its memory.
     pub lost: Lost,
+    /// It is protected.
+    pub shielded: Shielded,
 }
 
 impl Page {
@@ -91,6 +104,7 @@ impl Page {
         guard: false,
         written: false,
         lost: Lost::No,
+        shielded: Shielded::No,
     };
 
     /// Whether an area holds it.
@@ -158,7 +172,15 @@ impl Page {
 
     /// Its area's attributes, and nothing of its own.
     fn plain(self) -> Page {
-        Page { own: UNOWNED, unsure: false, guard: false, written: false, lost: Lost::No, ..self }
+        Page {
+            own: UNOWNED,
+            unsure: false,
+            guard: false,
+            written: false,
+            lost: Lost::No,
+            shielded: Shielded::No,
+            ..self
+        }
     }
 
     /// Its content is gone. A guard stays.
@@ -172,6 +194,14 @@ impl Page {
         self.written = false;
         if self.lost == Lost::Yes {
             self.lost = Lost::Perhaps;
+        }
+        self.bare();
+    }
+
+    /// It may be protected no longer.
+    pub fn bare(&mut self) {
+        if self.shielded == Shielded::Yes {
+            self.shielded = Shielded::Perhaps;
         }
     }
 
@@ -197,7 +227,8 @@ impl Page {
             return Page::FREE;
         }
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-        let page = Page { flags: self.flags - locks, ..self };
+        let flags = self.flags - locks - AreaFlags::WATCH;
+        let page = Page { flags, shielded: Shielded::No, ..self };
         if self.flags.contains(AreaFlags::WIPEONFORK) { page.plain() } else { page }
     }
 }
@@ -379,7 +410,7 @@ impl Process {
                 }
                 let page = &mut self.pages[at];
                 (page.own, page.unsure, page.written) = (word, false, true);
-                page.lost = Lost::No;
+                (page.lost, page.shielded) = (Lost::No, Shielded::No);
             }
         }
     }

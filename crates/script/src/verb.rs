@@ -97,6 +97,18 @@ verbs! {
     Free "free" [Page, Pages];
     /// Notes which pages are written from now on.
     Track "track" [Page, Pages];
+    /// Watches for writes to protected pages, or no longer.
+    Watch "watch" [Page, Pages, Of(2)];
+    /// Protects pages, or no longer.
+    Shield "shield" [Page, Pages, Of(3)];
+    /// Moves folios to other frames.
+    Migrate "migrate" [Page, Pages];
+    /// Makes a free block of an order, by moving this many pages at most.
+    Compact "compact" [Order, Pages];
+    /// Another user of memory takes just these frames: the first, and how many.
+    Take "take" [FilePage, Of(600)];
+    /// Faults may ask for compaction, or not.
+    Answer "answer" [Of(2)];
     /// Keeps pages in memory, or no longer.
     Lock "lock" [Page, Pages, Of(2)];
     /// Faults pages in.

@@ -91,7 +91,8 @@ impl Stock {
             caches: (0..cpus).map(|_| CpuCache::new()).collect(),
             counters: (0..cpus).map(|_| Counters::new()).collect(),
             files: (0..FILES).map(|_| File::new()).collect(),
-            swaps: (0..SWAPS).map(|_| Swap::new()).collect(),
+            // One more is for moves.
+            swaps: (0..=SWAPS).map(|_| Swap::new()).collect(),
             zones: Vec::new(),
             groups: [const { Group::new() }; 64],
         }

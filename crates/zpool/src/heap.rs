@@ -80,10 +80,10 @@ impl Heap {
 
     /// How many fresh pages an object of `bytes` takes at most.
     pub(crate) fn pages_max(&self, bytes: u64) -> u64 {
-        // Each page is filled up to less than `ROOM_MIN`; pieces that go to other pages save fresh
-        // pages.
+        // Each page but the last is filled up to less than `ROOM_MIN`, and pieces that go to other
+        // pages save fresh ones.
         let least = page::payload_max(self.page_bytes) - ROOM_MIN - page::OVERHEAD;
-        bytes.div_ceil(least as u64) + 1
+        bytes.div_ceil(least as u64)
     }
 
     /// Stores an object; `None`, and nothing is changed, when there is no page for it.

@@ -44,7 +44,7 @@ impl<L: Lender> Pool<'_, L> {
             let owner = Owner::new(base, order);
             self.plain_of = self.plain_of.filter(|&(of, _)| of != owner);
             let unit = self.pack_unit(owner, order, bytes)?;
-            self.fill_entries(base + 1, base + order.pages(), Entry::Tail(order));
+            self.fill_entries(base, base + order.pages(), Entry::Tail(order));
             self.set_entry(base, Entry::Head(unit));
             self.counters.slots += order.pages();
             self.counters.add(&unit.content);

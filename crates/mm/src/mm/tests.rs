@@ -292,3 +292,19 @@ fn e1_the_hardware_hears_of_each_frame_that_leaves_use() {
         mm.destroy(space);
     });
 }
+
+#[test]
+fn d6_the_watermarks_grow_with_the_root_of_memory() {
+    with(|_, mm, space| {
+        let marks = |mib: u64| {
+            let all = mm.reclaim().watermarks(mib << 8);
+            [all.min, all.low, all.high]
+        };
+        // 4 times the root of 1,048,576 KiB are 4,096 KiB, which are 1,024 frames.
+        assert_eq!(marks(1 << 10), [1024, 1281, 1538]);
+        assert_eq!(marks(4), [64, 81, 98], "a sixteenth of all");
+        assert_eq!(mm.reclaim().watermarks(64).min, 4);
+        assert_eq!(marks(1 << 30)[0], 256 << 8, "256 MiB at most");
+        mm.destroy(space);
+    });
+}

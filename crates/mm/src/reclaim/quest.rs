@@ -108,3 +108,31 @@ impl Reclaimed {
         self.dropped + self.paged_out
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use quire_arch::X86_64;
+
+    use super::*;
+    use crate::space::Space;
+
+    /// The rounds without an access that are demanded for one wanted page, after `looked` pages
+    /// were scanned.
+    fn idle(round: usize, looked: u64) -> u32 {
+        let (none, hand): (&[&Space<X86_64>], _) = (&[], Hand::new());
+        let mut quest = Quest::<X86_64>::new(1, &none, &hand);
+        quest.begin(round, 1);
+        quest.looked = looked;
+        quest.idle()
+    }
+
+    #[test]
+    fn d6_younger_folios_leave_after_much_scanning_or_in_later_rounds() {
+        assert_eq!([0, 16, 17, 63, 64].map(|looked| idle(0, looked)), [2, 2, 1, 1, 0]);
+        assert_eq!([0, 1, 2, 3].map(|round| idle(round, 0)), [2, 2, 1, 0]);
+        assert_eq!(
+            [(2, 64), (3, 17), (1, 17)].map(|(round, looked)| idle(round, looked)),
+            [0, 0, 1]
+        );
+    }
+}

@@ -93,6 +93,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         space.note(Ever::Watched);
         self.alter(space, span, None, |area| {
             let fits = match area.backing {
+                Backing::Anon if area.flags.contains(AreaFlags::SHARED) => {
+                    !events.intersects(WatchFor::MINOR | WatchFor::WRITE)
+                }
                 Backing::Anon => !events.contains(WatchFor::MINOR),
                 Backing::File { .. } => !events.contains(WatchFor::WRITE),
                 Backing::Frames { .. } => watch.is_none(),

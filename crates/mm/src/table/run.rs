@@ -123,8 +123,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn marks(&self, index: usize, end: usize, raw: u64, first: u64) -> (usize, What) {
         let equal = self.count_run(index, end, raw, 0);
         let ascending = match ascent::<A>(first) {
-            Some(step) if equal == 1 => self.count_run(index, end, raw, step),
-            _ => 1,
+            Some(step) => self.count_run(index, end, raw, step),
+            None => 1,
         };
         (equal.max(ascending), What::Marker(Marks { first, ascending: ascending > 1 }))
     }

@@ -41,6 +41,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
             | Verb::Reclaim
             | Verb::DropZeroes => self.act_on_pages(step, process, part),
             Verb::Scan => self.scan(step),
+            Verb::Migrate | Verb::Compact | Verb::Take | Verb::Answer => {
+                self.act_on_frames(step, process, part)
+            }
             Verb::Pin | Verb::Unpin | Verb::Device => self.act_on_pins(step, process, part.0),
             Verb::Fork => self.fork(process, args[0] as usize % self.spaces.len()),
             Verb::Replace => {
@@ -163,6 +166,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn lock(&mut self, process: usize, action: &Action) -> Outcome {
         let (span, part) = (self.span(action.part.0, action.part.1), action.part);
+        self.naive[process].alter(part, Page::bare);
         let expected = self.naive[process].expect(action);
         let got = self.call(process, "lock", |mm, space| action.carry_out(mm, space))?;
         if let (Err(expected), Err(error)) = (expected, got)
@@ -186,6 +190,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Err(Stop::Need(Need::Read(reads))) if expected.is_ok() => self
                 .carry(reads)?
                 .map_or_else(|error| self.failed_so("lock", process, error), |()| Ok(2)),
+            Err(Stop::Need(Need::Compact(order))) if expected.is_ok() => {
+                self.compact_for(order).map(|()| 2)
+            }
             Err(error) if expected.is_ok() && self.is_true(process, error) => Ok(3),
             Err(error) if self.may_fail(error) => Ok(4),
             _ => Err(Wrong::new(

@@ -3,7 +3,7 @@
 use quire::cache::{FileId, FilePages};
 use quire::{Error, Need, Scope, Stop};
 use quire_arch::Arch;
-use quire_script::{Fault, Step, Verb, Why, tail};
+use quire_script::{Fault, Page, Shielded, Step, Verb, Why, tail};
 use quire_units::{Access, Asid, Order, VirtAddr};
 
 use super::act::Outcome;
@@ -132,6 +132,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn populate(&mut self, process: usize, at: usize, count: usize) -> Outcome {
         let span = self.span(at, count);
+        self.naive[process].alter((at, count), Page::bare);
         for _ in 0..count + 8 {
             match self.call(process, "populate", |mm, space| mm.populate(space, span))? {
                 Ok(done) => return Ok(done.pages),
@@ -141,6 +142,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     }
                 }
                 Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
+                Err(Stop::Need(Need::Compact(order))) => self.compact_for(order)?,
                 Err(Stop::Refuse(Error::OverLimit(group)))
                     if self.relieve_group(process, group)? => {}
                 Err(error) => return self.failed_so("populate", process, error),
@@ -187,9 +189,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
         if self.pins.len() >= 8 || !(here.is_anon() || here.is_private_file()) {
             return Ok(0);
         }
+        self.naive[process].pages[at].bare();
         let got = self.call(process, "pin", |mm, space| mm.pin(space, page, Access::Write))?;
         match got {
             Ok(pinned) => {
+                self.naive[process].pages[at].shielded = Shielded::No;
                 let frame = pinned.frame();
                 self.pins.push(Pin { pinned, place: Some((process, at)) });
                 if let Err(why) = may {
@@ -202,6 +206,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 Ok(()) => Ok(2),
                 Err(error) => self.failed_so("pin", process, error),
             },
+            Err(Stop::Need(Need::Compact(order))) => self.compact_for(order).map(|()| 3),
             Err(Stop::Refuse(Error::Denied(_, Access::Write, prot))) if may == Err(Why::Denied) => {
                 Ok(u64::from(prot.bits()))
             }
@@ -231,7 +236,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
         if writes {
             poke(ram, A::PAGE_SHIFT, frame, (stamp, tail(stamp)));
             if let Some((process, at)) = place {
+                // A device's write ends no protection.
+                let shielded = self.naive[process].pages[at].shielded;
                 self.naive[process].store(&mut self.files, at, stamp, 0);
+                self.naive[process].pages[at].shielded = shielded;
             }
             return Ok(1);
         }

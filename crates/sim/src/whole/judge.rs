@@ -6,7 +6,7 @@ use quire::space::{AreaFlags, Backing};
 use quire::table::Sight;
 use quire::{Error, Need, Stop};
 use quire_arch::{Arch, Attrs};
-use quire_script::{Fault, Page, Source, Why};
+use quire_script::{Fault, Lost, Page, Shielded, Source, Why};
 use quire_units::{Access, Order, Vpn};
 
 use super::act_frames::FRAMES;
@@ -184,6 +184,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             self.check_areas(process)?;
             self.check_pages(process)?;
             self.check_written(process)?;
+            self.check_shields(process)?;
         }
         Ok(())
     }
@@ -276,6 +277,37 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(())
     }
 
+    /// Protection is where it should be, and nowhere else.
+    fn check_shields(&self, process: usize) -> Result<(), Wrong> {
+        let pages = &self.naive[process].pages;
+        let is_watched = |page: &Page| page.flags.contains(AreaFlags::WATCH_WRITE);
+        let Some(space) = self.spaces[process].as_ref().filter(|_| pages.iter().any(is_watched))
+        else {
+            return Ok(());
+        };
+        let mut told = vec![false; pages.len()];
+        self.mm.spaces().runs(space, self.span(0, pages.len()), &mut |seen| {
+            let all = seen.pages.start.get()..seen.pages.end.get();
+            let protected = quire::is_protected(seen);
+            all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = protected);
+        });
+        for (at, page) in pages.iter().enumerate() {
+            let is_right = match page.shielded {
+                Shielded::Yes => told[at] || page.unsure || page.lost != Lost::No,
+                Shielded::Perhaps => true,
+                Shielded::No => !told[at],
+            };
+            if !is_right {
+                let what = format!(
+                    "process {process}, page {at}: protected {}, should be {:?}",
+                    told[at], page.shielded
+                );
+                return Err(Wrong::new(Kind::Content, what));
+            }
+        }
+        Ok(())
+    }
+
     /// The library reports every page that was written while its writes are tracked.
     fn check_written(&self, process: usize) -> Result<(), Wrong> {
         let pages = &self.naive[process].pages;
@@ -338,7 +370,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         if self.exact.is_none() {
             self.asks_for_whole_runs()?;
         }
-        for id in std::mem::take(&mut self.swaps).into_iter().flatten() {
+        let moves = self.moves.take();
+        for id in std::mem::take(&mut self.swaps).into_iter().chain([moves]).flatten() {
             self.mm.paging().swap_off(id).map_err(Wrong::unexpected)?;
         }
         for &id in &self.ids {

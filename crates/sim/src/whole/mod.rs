@@ -50,6 +50,7 @@ mod act_files;
 mod act_frames;
 mod act_policy;
 mod act_lost;
+mod act_moves;
 mod act_groups;
 mod progress;
 mod exact;

@@ -4,8 +4,8 @@
 //! ```text
 //!   room? ─► map, write ─► scan, collapse ─► page out ─► come back ─► discard ─► reclaim ─► end
 //!              │             │                 │           │            │          │
-//!              the zones     large folios      all leave   as written   the slots  pages enough
-//!              in order      where wanted                               are free
+//!              the zones     large folios,     all leave   as written   the slots  pages enough
+//!              in order      and all move                               are free
 //! ```
 //!
 //! It is asked only where nothing stands in the way: there is memory, there are slots, and no fault
@@ -14,6 +14,7 @@
 use quire::phys::Zones;
 use quire::space::{Advice, At, OptOut, Request, Space};
 use quire::stats::{Event, Totals};
+use quire::table::Sight;
 use quire::{AllSpaces, Need, ScanCursor, ScanLimits, Scope, Stop};
 use quire_arch::Arch;
 use quire_units::{Access, Asid, Order, OrderSet, PageSpan, Vpn};
@@ -39,7 +40,7 @@ const ANY: ScanLimits =
     ScanLimits { none: u64::MAX - 1, swapped: u64::MAX, shared: u64::MAX, hard: true };
 
 /// All processes of a script, and the one that asks.
-struct With<'a, A>(Vec<&'a Space<A>>, &'a Space<A>);
+pub(super) struct With<'a, A>(pub(super) Vec<&'a Space<A>>, pub(super) &'a Space<A>);
 
 impl<A> AllSpaces<A> for With<'_, A> {
     fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
@@ -129,6 +130,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.mm.advise(space, span, Advice::Huge).map_err(Wrong::unexpected)?;
         self.stores(space, span)?;
         self.asks_for_folios(space, span)?;
+        self.asks_for_moves(space, span)?;
         self.loads(space, span)?;
         // A folio that no process has any more leaves its slots when it is written.
         self.write_swap()?;
@@ -178,6 +180,39 @@ impl<A: Arch> World<'_, '_, '_, A> {
             format!("a collapse to {order} came to {done:?}")
         })?;
         self.has_folios(space, order, "a collapse")
+    }
+
+    /// All pages move to other frames where there are slots and frames for that.
+    fn asks_for_moves(&mut self, space: &Space<A>, span: PageSpan) -> Result<(), Wrong> {
+        let few = u64::from(self.setup.frames) / 16 + ROOM;
+        let largest = Order::new(5).min(A::block_order());
+        if self.moves.is_none() || !self.mm.phys().has_free(few) || !self.has_blocks(largest) {
+            return Ok(());
+        }
+        let frames = |world: &Self| {
+            let mut all = Vec::new();
+            world.mm.spaces().runs(space, span, &mut |seen| {
+                if let Sight::Leaf { frame, .. } = seen.what {
+                    all.extend((0..seen.pages.count()).map(|page| frame.add(page)));
+                }
+            });
+            all
+        };
+        let (before, counted) = (frames(self), self.mm.totals());
+        let done = {
+            let _operation = self.machine.operation("migrate");
+            let all = With(self.all(), space);
+            self.mm.paging().migrate(space, span, &all).map_err(Wrong::unexpected)?
+        };
+        let after = frames(self);
+        let same = before.iter().zip(&after).filter(|(old, new)| old == new).count();
+        let moved = since(&self.mm.totals(), &counted, Event::MigratedPages);
+        ensure((done.pages, done.stay, moved) == (PAGES, 0, PAGES), || {
+            format!("{done:?}: {moved} pages are counted as moved, and {PAGES} should be")
+        })?;
+        ensure(after.len() as u64 == PAGES && same == 0, || {
+            format!("{same} of {} pages that moved are where they were", after.len())
+        })
     }
 
     /// All pages are in folios of this order at least.
@@ -246,6 +281,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     self.carry(reads)?.map_err(Wrong::unexpected)?;
                 }
                 Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
+                Err(Stop::Need(Need::Compact(order))) => self.compact_beside(order, space)?,
                 Err(error) => {
                     return Err(Wrong::new(
                         Kind::Progress,

@@ -24,6 +24,9 @@ use crate::system::{HostedMm, SWAPS};
 /// The kinds of the three files.
 pub(super) const STORES: [Store; 3] = [Store::ReadWrite, Store::ReadOnly, Store::Memory];
 
+/// Slots of the device for moves.
+const MOVES: u64 = 600;
+
 /// How often an access is tried before it is said never to end.
 const TRIES: usize = 80;
 
@@ -46,7 +49,9 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) naive: Vec<Process>,
     pub(super) files: Vec<File>,
     pub(super) ids: Vec<FileId>,
-    /// The swap devices, each at its number.
+    /// The device for moves.
+    pub(super) moves: Option<FileId>,
+    /// The swap devices.
     pub(super) swaps: [Option<FileId>; SWAPS],
     pub(super) devices: Devices,
     pub(super) pins: Vec<Pin>,
@@ -99,6 +104,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             naive: vec![Process::new(window); processes],
             files: Vec::new(),
             ids: Vec::new(),
+            moves: None,
             swaps: [None; SWAPS],
             devices: Devices::new(),
             pins: Vec::new(),
@@ -143,6 +149,9 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             if slots > 0 {
                 self.swaps[device] = self.mm.paging().swap_on(u64::from(slots)).ok();
             }
+        }
+        if self.exact.is_none() {
+            self.moves = self.mm.paging().moves_on(MOVES).ok();
         }
         let sizes = self.setup.sizes;
         for order in (1..19).filter(|order| sizes >> order & 1 != 0).map(Order::new) {
@@ -344,6 +353,9 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         store: u64,
     ) -> Result<Result<u64, Stop>, Wrong> {
         self.run_in(process)?;
+        if access == Access::Write {
+            self.naive[process].pages[at].bare();
+        }
         let (addr, page) = (self.addr(at), self.vpn(at));
         let mut relieved = false;
         for _ in 0..TRIES {
@@ -363,6 +375,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
                     }
                 }
                 Err(Stop::Need(Need::Wait(file))) => self.wait(file)?,
+                Err(Stop::Need(Need::Compact(order))) => self.compact_for(order)?,
                 Err(Stop::Refuse(Error::OverLimit(group)))
                     if self.relieve_group(process, group)? => {}
                 Err(Stop::Refuse(Error::NoMemory(_))) if !relieved && self.may_relieve() => {

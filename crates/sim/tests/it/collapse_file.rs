@@ -325,3 +325,29 @@ fn b1_a_folio_across_the_new_end_of_its_file_or_a_hole_is_divided() {
     stage::<Arm16k>(Config::arm64_16k(), 4096, &[], is_cut);
     stage::<Sv39>(Config::riscv64_sv39(), 4096, &[], is_cut);
 }
+
+#[test]
+fn b4_a_page_that_is_being_read_is_waited_for() {
+    stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, cpu| {
+        let (pages, disk) = (4, Disk::new());
+        let file = mm.files().open(Store::ReadWrite, pages, Order::ZERO).unwrap();
+        (0..pages).for_each(|page| disk.put(file.0, page, page + 1));
+        let space = shown(mm, (file, pages), 1, (Prot::RX, NONE));
+        let wanted = FilePages::new(0, 1);
+        let lacks = mm.files().read(file, wanted, &mut Readahead::default(), Pattern::Random);
+        let Err(Stop::Need(Need::Read(mut reads))) = lacks else { panic!("nothing is read yet") };
+        let read = mm.files().next_read(&mut reads).unwrap().expect("a page");
+        let made = mm.reclaim().collapse_file(&space, span::<X86_64>(0, pages), &[&space][..]);
+        assert_eq!(made, Err(Stop::Need(Need::Wait(file))));
+        assert_eq!(read.pages(), wanted);
+        let done = disk.read(mm.hardware().ram(), 12, &read);
+        mm.files().read_done(read, done);
+        disk.serve(mm, reads).unwrap();
+        assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Ok(self::made(1)));
+        let program = Program::on(cpu, mm, &space);
+        (0..pages).for_each(|at| {
+            assert_eq!(program.read(page::<X86_64>(at)), Ok(word(at + 1, 0)));
+        });
+        end(mm, cpu, vec![space], file);
+    });
+}

@@ -270,3 +270,25 @@ fn d2_large_folios_leave_whole_where_small_ones_were() {
 fn d2_large_folios_leave_whole_also_where_a_device_ends_within_a_cluster() {
     comes_back_whole::<X86_64>(Config::x86_64(), Order::new(5), 1, 50);
 }
+
+fn comes_back_at_the_end_of_its_table<A: Arch>(config: Config) {
+    play::<A>(config, &[], |scene| {
+        let (mm, last) = (scene.mm, A::block_order().pages() - 1);
+        let space = space_of(mm, last + 2, NONE);
+        let swap = mm.paging().swap_on(64).unwrap();
+        scene.write(&space, last, 7);
+        scene.out(last, 1, &[&space]);
+        assert_eq!(scene.read(&space, last), 7, "{}", A::NAME);
+        scene.out(last, 1, &[&space]);
+        scene.off(swap, &[&space]);
+        assert_eq!(scene.read(&space, last), 7, "{}", A::NAME);
+        scene.cpu.leave();
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn d4_the_last_page_of_a_table_comes_back() {
+    comes_back_at_the_end_of_its_table::<X86_64>(Config::x86_64());
+    comes_back_at_the_end_of_its_table::<Arm4k>(Config::arm64_4k());
+}

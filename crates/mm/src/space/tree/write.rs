@@ -159,11 +159,8 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     #[inline]
     pub(super) fn find(&self, page: u64, path: &mut Path) -> Option<Node<'a, H, CAP>> {
         path.clear();
-        let found = self.reader.leaf(page, |frame, at| path.push(Step { frame, at }));
-        if found.is_none() {
-            path.clear();
-        }
-        Some(found?.0)
+        // The root knows the last page: a way that begins has an end.
+        Some(self.reader.leaf(page, |frame, at| path.push(Step { frame, at }))?.0)
     }
 
     /// Finds the areas of `span`. The answer is true until this writer changes something.
