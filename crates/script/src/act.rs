@@ -223,6 +223,12 @@ impl Action {
             Call::Unguard => mm.spaces().unguard(space, span),
             Call::Free => mm.spaces().free_lazily(space, span),
             Call::Track => mm.spaces().track(space, span),
+            // The model knows protection of private anonymous memory alone.
+            Call::Watch(true)
+                if !mm.spaces().areas(space, span).all(|area| area.is_private_anon()) =>
+            {
+                Err(Error::Invalid)
+            }
             Call::Watch(on) => mm.spaces().watch(space, span, if on { watch() } else { None }),
             Call::Shield(on) => {
                 let shield = if on { Shield::All } else { Shield::Off };
@@ -273,10 +279,10 @@ impl Process {
             Call::Free => {
                 self.agree(action, |page, _| invalid(!page.is_anon() || page.is_locked()))
             }
-            Call::Watch(on) => self.agree(action, |page, _| {
-                let fits = page.is_anon() && !page.flags.contains(AreaFlags::SHARED);
-                invalid(on && !fits)
-            }),
+            Call::Watch(true) if self.pages[at..at + count].iter().any(is_other) => {
+                Err(Error::Invalid)
+            }
+            Call::Watch(_) => self.agree(action, |_, _| None),
             Call::Shield(_) => self.agree(action, |page, at| {
                 (!page.flags.contains(AreaFlags::WATCH_WRITE)).then_some(Error::NoArea(at))
             }),
@@ -423,6 +429,11 @@ impl Process {
     pub fn is_tracked(&self, (at, count): Part) -> bool {
         self.pages[at..at + count].iter().any(|page| page.flags.contains(AreaFlags::TRACKED))
     }
+}
+
+/// Whether a page is mapped, and not as private anonymous memory.
+fn is_other(page: &Page) -> bool {
+    page.is_mapped() && !(page.is_anon() && !page.flags.contains(AreaFlags::SHARED))
 }
 
 /// The one watch of scripts.

@@ -16,7 +16,7 @@
 #define UFFD_FEATURE_WP_ASYNC (1 << 15)
 #endif
 
-enum { PAGES = 40 };
+enum { PAGES = 40, WP_SHARED = 1 << 12 };
 
 /* As in linux/userfaultfd.h and linux/fs.h of newer headers. */
 struct poison {
@@ -201,6 +201,34 @@ static const char *answers(void)
     return NULL;
 }
 
+/* Shared memory: the pages of a file that another mapping wrote are protected as well. */
+static const char *shared_memory(void)
+{
+    int file = (int)syscall(SYS_memfd_create, "f", 0);
+    int fd = watcher(UFFD_FEATURE_PAGEFAULT_FLAG_WP | WP_SHARED);
+    CHECK(file >= 0 && ftruncate(file, PAGES * PAGE) == 0 && fd >= 0);
+    char *p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char *own = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    struct uffd_msg message;
+    pthread_t thread;
+    CHECK(p != MAP_FAILED && own != MAP_FAILED);
+    memset(p, 3, 4 * PAGE);
+    CHECK(watch(fd, p, PAGES, UFFDIO_REGISTER_MODE_WP) == 0);
+    CHECK(protect(fd, p, PAGES, UFFDIO_WRITEPROTECT_MODE_WP) == 0);
+    memset(own, 5, 8 * PAGE);
+    CHECK(p[PAGE] == 5 && p[7 * PAGE] == 5);
+    CHECK(madvise(p, PAGES * PAGE, MADV_DONTNEED) == 0);
+    for (int at = 1; at < 32; at += 6) {
+        CHECK(pthread_create(&thread, NULL, write_to, p + at * PAGE) == 0 && told(fd, &message));
+        CHECK(message.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP);
+        CHECK(protect(fd, p + at * PAGE, 1, 0) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(own[at * PAGE] == 7);
+    }
+    CHECK(protect(fd, p, PAGES, 0) == 0);
+    memset(p, 1, PAGES * PAGE);
+    return NULL;
+}
+
 /* The regions of a scan, or -errno. */
 static int scan_for(char *p, __u64 flags, __u64 mask, struct region *found, int most)
 {
@@ -245,6 +273,7 @@ const struct abi_case protected_cases[] = {
     {"userfaultfd and calls that write", calls_wait},
     {"userfaultfd UFFDIO_WRITEPROTECT and other calls", protection_stays},
     {"userfaultfd UFFDIO_COPY_MODE_WP and UFFDIO_POISON", answers},
+    {"userfaultfd UFFDIO_WRITEPROTECT of shared memory", shared_memory},
     {"userfaultfd with UFFD_FEATURE_WP_ASYNC", written_pages},
     {NULL, NULL},
 };

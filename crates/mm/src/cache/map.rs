@@ -8,7 +8,7 @@ use super::{Entry, FilePages, Index, Store, identity};
 use crate::fault::FilePage;
 use crate::folio::{Folio, FolioFlags, Folios};
 use crate::space::{AreaFlags, View};
-use crate::table::{Locked, Regrant, What, unwritten};
+use crate::table::{Locked, MarkKind, Regrant, What, is_cow, shielded, unwritten};
 
 /// The pages that were mapped for a fault.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,9 @@ fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Att
     let free =
         fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory);
     let attrs = Attrs::user(fault.area.prot) | Attrs::YOUNG;
+    if fault.shields {
+        return shielded(attrs);
+    }
     if !free {
         return attrs.with_prot(unwritten(fault.area.prot)) | Attrs::COW;
     }
@@ -112,7 +115,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         }
         let (Entry::Folio { folio, .. }, all) = self.index.find(self.fault.at) else { return };
         if let Some(frame) = self.take(folio, all, FilePages::block(self.fault.at, order)) {
-            self.put(block, frame, folio);
+            self.put(block, frame, folio, self.attrs);
         }
     }
 
@@ -140,10 +143,14 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         while at < end {
             let (run, upto) = self.locked.run_in(at, end);
             let wanted = FilePages::new(self.fault.file_page(at), self.fault.file_page(upto));
-            if run.what != What::Absent {
+            let is_shielded = matches!(run.what, What::Marker(marks)
+                if marks.kind() == Some(MarkKind::Watched));
+            if run.what != What::Absent && !is_shielded {
                 self.shown.hit |= PageSpan::new(at, upto).contains(self.fault.page);
             } else if let Some(frame) = self.take(folio, pages, wanted) {
-                self.put(PageSpan::new(at, upto), frame, folio);
+                let attrs = if is_shielded { shielded(self.attrs) } else { self.attrs };
+                self.locked.clear_marks(&run);
+                self.put(PageSpan::new(at, upto), frame, folio, attrs);
             }
             at = upto;
         }
@@ -169,10 +176,10 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         Some(folio.head.add(pages.start - all.start))
     }
 
-    fn put(&mut self, pages: PageSpan, frame: Pfn, folio: Folio) {
+    fn put(&mut self, pages: PageSpan, frame: Pfn, folio: Folio, attrs: Attrs) {
         let unit = A::order(self.locked.level());
         let entries = (pages.count() >> unit.get()) as usize;
-        self.locked.put(self.locked.index(pages.start), entries, frame, self.attrs, folio.order);
+        self.locked.put(self.locked.index(pages.start), entries, frame, attrs, folio.order);
         let shown = &mut self.shown;
         shown.pages = match shown.count {
             0 => pages,
@@ -199,7 +206,7 @@ pub(crate) fn grant_write<A: Arch, H: Hardware>(
     let locked = tables.lock_lowest(fault.page, Level::LAST);
     let (_, attrs) = locked.leaf_at(locked.index(fault.page))?;
     let pages = PageSpan::block(fault.page, Order::ZERO);
-    if !attrs.contains(Attrs::COW) || !view.space.areas.is_current(fault.seq, pages) {
+    if !is_cow(attrs) || !view.space.areas.is_current(fault.seq, pages) {
         return None;
     }
     let (Entry::Folio { folio, .. }, all) = index.find(fault.at) else { return None };
@@ -212,7 +219,7 @@ pub(crate) fn grant_write<A: Arch, H: Hardware>(
     while at < end {
         let (run, upto) = locked.run_in(at, end);
         if let What::Leaf { attrs, .. } = run.what
-            && attrs.contains(Attrs::COW)
+            && is_cow(attrs)
         {
             let own = Regrant::rights(fault.area.prot).without(Attrs::COW);
             locked.grant(run, folio.order, own.with(Attrs::YOUNG | Attrs::DIRTY));

@@ -11,7 +11,7 @@ use crate::limits::{ORDER_MAX, POPULATE_ORDER};
 use crate::space::{
     Advice, Area, AreaFlags, Backing, FileId, Recent, Seq, View, WatchFor, Watched,
 };
-use crate::table::{MarkKind, Place, WATCHED, unwritten};
+use crate::table::{MarkKind, Place, WATCHED, shielded};
 
 /// The next step for a fault.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +93,8 @@ pub struct FilePage {
     pub place_order: Order,
     /// Whether a leaf is present that must fault before it is written.
     pub is_there: bool,
+    /// Whether the pages that are mapped for it wait for a watcher before they are written.
+    pub(crate) shields: bool,
     pub(crate) area: Area,
     pub(crate) seq: Seq,
 }
@@ -180,6 +182,10 @@ pub fn decide<A: Arch, H: Hardware>(
         Entry::Marker(first) => {
             // The pages of a block's entry have consecutive payloads.
             let payload = first + page.offset_from(page.align_down(A::order(place.level).pages()));
+            let is_shielded = MarkKind::of(payload) == Some(MarkKind::Watched);
+            if is_shielded && area.backing != Backing::Anon && place.level == Level::LAST {
+                return file_page(page, Order::ZERO, false, area, seq);
+            }
             return Decision::Marked(MarkedPage { page, payload, area, seq });
         }
         Entry::Leaf { attrs, .. }
@@ -220,8 +226,7 @@ pub fn decide<A: Arch, H: Hardware>(
 impl Plan {
     /// The pages will wait for their area's watcher before they are written.
     pub(crate) fn shield(&mut self) {
-        let prot = unwritten(self.attrs.prot());
-        self.attrs = self.attrs.with_prot(prot).difference(Attrs::DIRTY).union(WATCHED);
+        self.attrs = shielded(self.attrs);
     }
 
     /// The plan to fill the largest block around `page` of `area` that is wanted and empty. The
@@ -268,7 +273,8 @@ fn of_watcher(area: &Area, page: Vpn, access: Access, reach: Reach) -> Result<Ar
 fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq) -> Decision {
     match area.backing_of(page) {
         Backing::File { id: file, page: at } => {
-            Decision::File(FilePage { page, file, at, place_order, is_there, area, seq })
+            let shields = false;
+            Decision::File(FilePage { page, file, at, place_order, is_there, shields, area, seq })
         }
         // An area of frames has all its leaves as long as it is there.
         Backing::Anon | Backing::Frames { .. } => Decision::Refuse(Refusal::Missing),

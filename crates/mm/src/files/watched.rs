@@ -83,8 +83,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// [`Error::NoArea`] at one that is not watched; [`Error::Missing`] where the
     /// file has no such page, or the function could not write the content;
     /// [`Error::Invalid`] for pages that programs may not map, and where the area shows a file that
-    /// does not live in memory, or is to be protected as one of a file or of an area that is not
-    /// watched for writes; [`Error::NoMemory`], [`Error::OverLimit`].
+    /// does not live in memory, or is to be protected and not watched for writes;
+    /// [`Error::NoMemory`], [`Error::OverLimit`].
     pub fn answer(
         &self,
         space: &Space<A>,

@@ -293,6 +293,7 @@ fn e1_the_hardware_hears_of_each_frame_that_leaves_use() {
     });
 }
 
+#[cfg(feature = "reclaim")]
 #[test]
 fn d6_the_watermarks_grow_with_the_root_of_memory() {
     with(|_, mm, space| {

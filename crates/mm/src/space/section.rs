@@ -186,18 +186,23 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Makes the leaves and swap entries of `span`, which is prepared, wait for a watcher before
-    /// they are written; with `absent`, pages that are neither get markers that say so. The tables
-    /// for those are there.
+    /// they are written; pages that are neither get the markers that `absent` says. The tables for
+    /// those are there.
     #[cfg(feature = "watch")]
-    pub fn shield(&mut self, span: PageSpan, absent: bool, remark: impl Fn(Marks) -> Marks) {
+    pub fn shield(
+        &mut self,
+        span: PageSpan,
+        absent: Option<fn(Vpn) -> Marks>,
+        remark: impl Fn(Marks) -> Marks,
+    ) {
         let tables = self.view.tables();
         self.entries += tables.shield(span, remark, &mut self.gather);
         let mut at = span.start;
-        while absent && at < span.end {
+        while let Some(marks) = absent.filter(|_| at < span.end) {
             let seen = tables.look(PageSpan::new(at, span.end));
             let (gap, next) =
                 seen.map_or((span.end, span.end), |seen| (seen.pages.start, seen.pages.end));
-            let (mut left, mut marks) = (PageSpan::new(at, gap), Marks::watched(at));
+            let (mut left, mut marks) = (PageSpan::new(at, gap), marks(at));
             let done = tables.mark(&mut left, &mut marks, &mut None);
             debug_assert!(done.is_ok(), "its tables are there, and nothing else is");
             at = next;

@@ -19,7 +19,7 @@ use super::Spaces;
 use super::outcome::{Answered, Served, Shield};
 use crate::base::{Change, Error, Need, Stop};
 use crate::fault::MarkedPage;
-use crate::space::{Advice, Area, AreaFlags, Space, WatchFor};
+use crate::space::{Advice, Area, AreaFlags, Backing, Space, WatchFor};
 use crate::stats::Event;
 #[cfg(feature = "swap")]
 use crate::swap::SwapEntry;
@@ -31,7 +31,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// where the area has [`WatchFor::ASYNC`]. All of the span must be watched for
     /// [`WatchFor::WRITE`]. When this returns, no CPU can write a protected page. Protection stays
     /// through changed rights, paging out and migration; it ends with the page's content, the
-    /// watch, or a move. Children do not inherit it. It costs one step for each run of pages.
+    /// watch, or a move. Children do not inherit it. It costs one step for each run of pages. In
+    /// areas of files, [`Shield::Present`] is [`Shield::All`].
     ///
     /// # Errors
     /// [`Error::NoArea`] with the first page that is not watched so; [`Error::Invalid`] for pages
@@ -52,18 +53,22 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
         })?;
         change.prepare(span, 0)?;
-        if shield == Shield::All {
+        if shield != Shield::Off {
             change.complete(|section| section.ready_to_guard(span))?;
         }
-        match shield {
-            Shield::Off => {
-                for area in self.areas(space, span) {
-                    change.unshield(area.span.intersect(span), area.prot, unwatched);
+        for area in self.areas(space, span) {
+            let part = area.span.intersect(span);
+            let absent: Option<fn(Vpn) -> Marks> = match (shield, area.backing) {
+                (Shield::Off, _) => {
+                    change.unshield(part, area.prot, unwatched);
+                    continue;
                 }
-            }
-            Shield::Present | Shield::All => {
-                change.shield(span, shield == Shield::All, watched);
-            }
+                (Shield::Present, Backing::Anon) => None,
+                (Shield::All, Backing::Anon) => Some(|page| Marks::watched(page, false)),
+                // Other spaces may give the file the page.
+                _ => Some(|page| Marks::watched(page, true)),
+            };
+            change.shield(part, absent, watched);
         }
         change.count(Event::EntriesChanged);
         Ok(())
@@ -88,7 +93,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Answered { pages: at.offset_from(span.start), end: end.map_err(Stop::from) }
     }
 
-    /// Ends the protection of a page that a program writes.
+    /// Ends the protection of a page that a program writes. A change needs much stack: it is no part
+    /// of its caller.
+    #[cold]
+    #[inline(never)]
     pub(super) fn unshield_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         self.write_protect(space, PageSpan::block(page, Order::ZERO), Shield::Off)
     }
@@ -129,6 +137,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         marked: &MarkedPage,
         access: Access,
     ) -> Served {
+        if marked.area.backing != Backing::Anon {
+            return self.part_marker(space, marked.page).map(|()| None).map_err(Stop::from);
+        }
         if let Some(event) = marked.area.watched(marked.page, WatchFor::MISSING, access) {
             return Err(Need::Watcher(event).into());
         }
@@ -144,7 +155,14 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(None)
     }
 
+    /// Makes a marker that stands for a block one for each page: those of a file take single ones.
+    #[inline(never)]
+    fn part_marker(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+        self.base.change(space).prepare(PageSpan::block(page, Order::ZERO), 0)
+    }
+
     /// The same with a folio of this order. False where it does not fit, or is not to be had.
+    #[inline(never)]
     fn fill_block(
         &self,
         space: &Space<A>,

@@ -17,10 +17,12 @@ use quire_units::{Access, Order, PageSpan, Vpn};
 use super::Spaces;
 use super::outcome::{Answered, Resolved, Shield};
 use crate::base::{Base, Error, Stop};
+#[cfg(feature = "files")]
+use crate::cache::Store;
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, FilePage, Plan, decide};
 use crate::limits::FAULT_TRIES;
-use crate::space::{AreaFlags, Backing, Ever, Space, View, Watch, WatchFor};
+use crate::space::{Area, AreaFlags, Backing, Ever, FileId, Space, View, Watch, WatchFor};
 
 /// The content of the pages that a watcher maps.
 #[non_exhaustive]
@@ -77,7 +79,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     /// [`Error::Invalid`] also where an area cannot have the event: one that shows
     /// [frames](Self::map_frames) has none, [`WatchFor::MINOR`] is for those of files,
-    /// [`WatchFor::WRITE`] for private anonymous ones, and
+    /// [`WatchFor::WRITE`] for anonymous ones and shared ones of files in memory, and
     /// [`WatchFor::ASYNC`] goes with that; both are behind the feature `watch`.
     pub fn watch(
         &self,
@@ -97,7 +99,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                     !events.intersects(WatchFor::MINOR | WatchFor::WRITE)
                 }
                 Backing::Anon => !events.contains(WatchFor::MINOR),
-                Backing::File { .. } => !events.contains(WatchFor::WRITE),
+                Backing::File { id, .. } => {
+                    !events.contains(WatchFor::WRITE) || self.is_shared_memory(area, id)
+                }
                 Backing::Frames { .. } => watch.is_none(),
             };
             match fits {
@@ -109,6 +113,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             self.unshield_all(space, [span].into_iter());
         }
         Ok(())
+    }
+
+    /// Whether an area shows a file in memory to others, too.
+    #[cfg(feature = "files")]
+    fn is_shared_memory(&self, area: &Area, id: FileId) -> bool {
+        area.flags.contains(AreaFlags::SHARED)
+            && self.base.file(id).is_some_and(|file| file.store() == Some(Store::Memory))
+    }
+
+    #[cfg(not(feature = "files"))]
+    fn is_shared_memory(&self, _: &Area, _: FileId) -> bool {
+        false
     }
 
     /// Whether an area of the space was ever watched.
@@ -195,10 +211,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Decision::File(fault) if !fault.is_there => {
                 let area = fault.area.clipped(left);
                 let copies = !matches!(answer, Answer::Cached);
-                if is_private && copies || shield != Shield::Off {
+                if is_private && copies {
                     return Err(Error::Invalid.into());
                 }
-                show(view, &FilePage { area, ..fault }, answer)
+                let shields = shield != Shield::Off;
+                show(view, &FilePage { area, shields, ..fault }, answer)
             }
             Decision::Refuse(_) => Err(Error::NoArea(page).into()),
             _ => Err(Error::Present(page).into()),

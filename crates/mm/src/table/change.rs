@@ -7,7 +7,7 @@ use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use super::grant::Regrant;
 use super::lock::BATCH;
 use super::visit::Step;
-use super::word::{NOTED, is_foreign, is_settled};
+use super::word::{NOTED, is_foreign, is_settled, unwritten};
 use super::{Gather, Locked, Place, Run, Tables, What};
 use crate::folio::{Folio, Folios};
 
@@ -118,11 +118,6 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let was = attrs.prot() == grant && attrs.contains(noted);
         Some(if was { Touched::Before } else { Touched::Now })
     }
-}
-
-/// The part of `prot` that a COW leaf grants. A page that may be written may be read.
-pub(crate) fn unwritten(prot: Prot) -> Prot {
-    if prot.contains(Prot::WRITE) { (prot - Prot::WRITE) | Prot::READ } else { prot }
 }
 
 /// The part of `prot` that a leaf with these attributes may grant.

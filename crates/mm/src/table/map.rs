@@ -220,4 +220,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.overwrite(index, count, marks);
         self.add(count as i64, 0);
     }
+
+    /// Takes a run of markers away; other runs stay.
+    #[cfg(feature = "files")]
+    pub(crate) fn clear_marks(&self, run: &Run) {
+        if let What::Marker(_) = run.what {
+            self.clear(run.index, run.count);
+        }
+    }
 }

@@ -67,6 +67,9 @@ pub(super) fn ascent<A: Arch>(first: u64) -> Option<u64> {
     (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
 }
 
+/// In the payload of a watched marker: it stays. No page has so high a number.
+const STAYS: u64 = 1 << (KIND_AT - 1);
+
 /// The frame of a page whose content was never in memory.
 #[cfg(feature = "watch")]
 const NO_FRAME: u64 = (1 << KIND_AT) - 1;
@@ -80,10 +83,21 @@ impl Marks {
         Self { first: MarkKind::Guard.payload(page.get()), ascending: true }
     }
 
-    /// Markers of absent pages from `page` on whose first write a watcher answers.
+    /// Markers of absent pages from `page` on whose first write a watcher answers; with `stay`, of
+    /// pages whose content is a file's, and that discarding does not change.
     #[cfg(feature = "watch")]
-    pub(crate) const fn watched(page: Vpn) -> Self {
-        Self { first: MarkKind::Watched.payload(page.get()), ascending: true }
+    pub(crate) const fn watched(page: Vpn, stay: bool) -> Self {
+        let stay = if stay { STAYS } else { 0 };
+        Self { first: MarkKind::Watched.payload(stay | page.get()), ascending: true }
+    }
+
+    /// Whether they stay where the content of their pages is discarded.
+    pub(super) const fn stay(self) -> bool {
+        match self.kind() {
+            Some(MarkKind::Guard) => true,
+            Some(MarkKind::Watched) => self.first & STAYS != 0,
+            _ => false,
+        }
     }
 
     /// Markers of pages whose content is lost, in no frame.

@@ -83,7 +83,7 @@ mod scattered_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use change::{Touched, unwritten};
+pub(crate) use change::Touched;
 pub use divide::{Divided, Division};
 pub(crate) use evict::Eviction;
 pub(crate) use fork::{ForkLack, Heritage, Inherit};
@@ -100,4 +100,4 @@ pub(crate) use run::{Run, What};
 pub(crate) use split::Isolated;
 pub(crate) use take::Taking;
 pub(crate) use walk::{Place, Tables};
-pub(crate) use word::{WATCHED, is_cow, is_foreign, plain};
+pub(crate) use word::{WATCHED, is_cow, is_foreign, plain, shielded, unwritten};

@@ -5,9 +5,9 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::visit::{Found, Step};
-use super::word::is_foreign;
-use super::{Gather, Locked, MarkKind, Marks, Place, Run, Tables, What};
-use crate::folio::{Folio, Folios};
+use super::word::{WATCHED, is_foreign};
+use super::{Gather, Locked, Marks, Place, Run, Tables, What};
+use crate::folio::{Folio, FolioFlags, Folios};
 
 /// How far a [`take`](Tables::take) came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +127,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     #[inline(always)]
     fn take(&self, what: Taking, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
         let (table, run, pages) = (self.table, &*self.run, self.pages);
-        let stays = |marks: Marks| what == Taking::Content && marks.kind() == Some(MarkKind::Guard);
+        let stays = |marks: Marks| what == Taking::Content && marks.stay();
         let taken = match run.what {
             What::Marker(marks) if stays(marks) => return Step::Next,
             _ if self.is_cut() => {
@@ -137,7 +137,11 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
             What::Leaf { frame, attrs, .. } if is_foreign(attrs) => {
                 table.take_foreign(run, frame, gather)
             }
-            What::Leaf { frame, .. } => {
+            What::Leaf { frame, attrs, .. } => {
+                let shielded = cfg!(feature = "watch") && attrs.contains(WATCHED);
+                if shielded && what == Taking::Content {
+                    return self.take_shielded(frame, gather, took);
+                }
                 let lone = match run.count {
                     1 if table.level().is_last() => table.take_scattered(run, self.end, gather),
                     _ => 0,
@@ -158,6 +162,28 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         };
         took.entries += taken >> table.unit().get();
         if taken < pages.count() { Step::Stop(pages.start.add(taken)) } else { Step::Next }
+    }
+
+    /// Takes leaves that wait for a watcher. Where their content is a file's it stays, and so does
+    /// their protection, as markers.
+    #[cold]
+    #[inline(never)]
+    fn take_shielded(&self, frame: Pfn, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
+        let (table, run, pages) = (self.table, &*self.run, self.pages);
+        let folios = Folios::new(table.tables.meta);
+        let is_file = |folio| folios.known(folio).0.contains(FolioFlags::CACHED);
+        let stay = folios.of(frame).is_some_and(is_file);
+        let taken = table.take_folios(run, frame, gather, |_| true);
+        let entries = (taken >> table.unit().get()) as usize;
+        #[cfg(feature = "watch")]
+        if stay {
+            table.mark(run.index, entries, Marks::watched(pages.start, true));
+        }
+        took.entries += entries as u64;
+        match taken {
+            0 if gather.is_full() => Step::Stop(pages.start),
+            taken => Step::To(pages.start.add(taken)),
+        }
     }
 }
 

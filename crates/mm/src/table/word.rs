@@ -1,7 +1,7 @@
 //! Words of leaves, and the bits that have a meaning of their own.
 
 use quire_arch::{Arch, Attrs, Level};
-use quire_units::Pfn;
+use quire_units::{Pfn, Prot};
 
 /// The word of entry `index` as it would be outside of a contiguous block.
 #[inline]
@@ -26,6 +26,11 @@ pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
 /// bit for it, and no foreign leaf is COW.
 pub(crate) const WATCHED: Attrs = FOREIGN.union(Attrs::COW);
 
+/// The same attributes for a leaf whose first write its area's watcher answers.
+pub(crate) fn shielded(attrs: Attrs) -> Attrs {
+    attrs.with_prot(unwritten(attrs.prot())).difference(Attrs::DIRTY).union(WATCHED)
+}
+
 /// Whether a leaf is [`FOREIGN`].
 #[inline(always)]
 pub(crate) const fn is_foreign(attrs: Attrs) -> bool {
@@ -47,4 +52,9 @@ pub(super) fn is_settled(attrs: Attrs) -> bool {
     !attrs.intersects(Attrs::RIGHTS)
         || attrs.contains(Attrs::YOUNG)
             && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE))
+}
+
+/// The part of `prot` that a COW leaf grants. A page that may be written may be read.
+pub(crate) fn unwritten(prot: Prot) -> Prot {
+    if prot.contains(Prot::WRITE) { (prot - Prot::WRITE) | Prot::READ } else { prot }
 }

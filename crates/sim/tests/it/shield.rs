@@ -1,8 +1,9 @@
 //! Write-protection for watchers (D8), beside a model that goes page by page.
 
 use proptest::prelude::*;
+use quire::cache::Store;
 use quire::inject::FailPlan;
-use quire::space::{AreaFlags, Space, Watch, WatchFor, Watcher};
+use quire::space::{AreaFlags, At, Backing, Request, Space, Watch, WatchFor, Watcher};
 use quire::table::{Seen, Sight};
 use quire::{Error, Move, Need, Scope, Shield, Stop, is_protected};
 use quire_arch::{Arch, Arm4k, Arm16k, Sv39, X86_64};
@@ -238,6 +239,62 @@ fn d8_a_pin_for_writing_waits_for_the_watcher() {
         scene.shield(2, 1, Shield::Off);
         scene.mm.unpin(pin(Access::Write).unwrap());
     });
+}
+
+/// A file in memory that two areas of a space show; the first is watched.
+fn shared_twice<A: Arch>(config: Config) {
+    stage::<A>(config, 4096, &[contiguous::<A>()], |mm, cpu| {
+        let block = 1 << contiguous::<A>();
+        let pages = 2 * block;
+        let file = mm.files().open(Store::Memory, pages, Order::ZERO).unwrap();
+        let space = mm.space(Asid(1), PageSpan::new(page::<A>(0), page::<A>(4096))).unwrap();
+        for at in [0, 2048] {
+            let backing = Backing::File { id: file, page: 0 };
+            let request = Request { backing, flags: AreaFlags::SHARED, ..Request::anon(pages) };
+            mm.map(&space, &request.at(At::Fixed(page::<A>(at)))).unwrap();
+        }
+        let all = span::<A>(0, pages);
+        mm.spaces().watch(&space, all, watch(WatchFor::WRITE)).unwrap();
+        let program = Program::on(cpu, mm, &space);
+        (0..block).for_each(|at| assert!(program.write(page::<A>(at), at + 1).is_ok()));
+        let shield = |from, count, how| {
+            let _op = cpu.operation("write-protect");
+            mm.spaces().write_protect(&space, span::<A>(from, count), how).unwrap();
+        };
+        let is_told = |at: u64| {
+            let write = program.write(page::<A>(at), 1000 + at);
+            matches!(write, Err(Stopped::Needs(Need::Watcher(told)))
+                if told.event == WatchFor::WRITE)
+        };
+        shield(0, pages, Shield::Present);
+        assert!(is_told(1) && is_told(block + 1), "{}: those that are absent, too", A::NAME);
+        assert_eq!(program.read(page::<A>(block - 1)), Ok(block), "{}", A::NAME);
+        // The other area is not watched: it gives the file a page, which is protected in the first.
+        assert!(program.write(page::<A>(2048 + block + 2), 7).is_ok());
+        assert_eq!(program.read(page::<A>(block + 2)), Ok(7), "{}", A::NAME);
+        assert!(is_told(block + 2), "{}", A::NAME);
+        // Neither discarding nor reclaim ends it.
+        mm.discard(&space, all).unwrap();
+        mm.reclaim().reclaim(pages, &[&space][..]);
+        assert_eq!(program.read(page::<A>(3)), Ok(4), "{}", A::NAME);
+        assert!(is_told(3) && is_told(4), "{}", A::NAME);
+        verify(mm, &[&space]);
+        shield(3, 1, Shield::Off);
+        assert!(program.write(page::<A>(3), 9).is_ok() && is_told(4), "{}", A::NAME);
+        shield(0, pages, Shield::Off);
+        (0..pages).for_each(|at| assert!(program.write(page::<A>(at), at).is_ok()));
+        verify(mm, &[&space]);
+        cpu.leave();
+        mm.destroy(space);
+        mm.files().close(file).unwrap();
+    });
+}
+
+#[test]
+fn d8_shared_memory_is_protected_in_the_area_that_is_watched() {
+    shared_twice::<X86_64>(Config::x86_64());
+    shared_twice::<Arm4k>(Config::arm64_4k());
+    shared_twice::<Sv39>(Config::riscv64_sv39());
 }
 
 #[test]

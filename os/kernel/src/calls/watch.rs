@@ -260,7 +260,10 @@ fn may_watch(area: &Area, watch: Watch) -> Result<()> {
     let in_memory = |id| mm().files().get(id).and_then(|file| file.store()) == Some(Store::Memory);
     let fits = match area.backing {
         Backing::Anon => !watch.events.contains(WatchFor::MINOR),
-        Backing::File { id, .. } => in_memory(id) && !watch.events.contains(WatchFor::WRITE),
+        Backing::File { id, .. } => {
+            let shared = area.flags.contains(AreaFlags::SHARED);
+            in_memory(id) && (shared || !watch.events.contains(WatchFor::WRITE))
+        }
         Backing::Frames { .. } => false,
     };
     if !fits {

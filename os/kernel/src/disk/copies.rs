@@ -59,12 +59,7 @@ pub(crate) fn leaving<T>(copy: impl FnOnce() -> T) -> (T, Option<(u64, Access)>)
 /// # Errors
 /// [`Errno::BLOCKED`]: it is being read, or its watcher is told that thread `tid` waits, and `wake`
 /// is noted; [`Errno::EFAULT`] when there is no such page; [`Errno::ENOMEM`].
-pub(crate) fn want(
-    wake: &Arc<dyn Wake>,
-    tid: u32,
-    address: u64,
-    access: Access,
-) -> Result<()> {
+pub(crate) fn want(wake: &Arc<dyn Wake>, tid: u32, address: u64, access: Access) -> Result<()> {
     // Register first, then look again: so no answer is missed.
     note(wake)?;
     match memory::fault(address, access) {

@@ -1,7 +1,7 @@
 //! `PAGEMAP_SCAN`: which pages of a program are in a state, by runs.
 
-use quire::arch::Attrs;
 use quire::Shield;
+use quire::arch::Attrs;
 use quire::space::{Area, AreaFlags};
 use quire::table::{MarkKind, Marks, Seen, Sight};
 use quire::units::{PageSpan, Vpn};

@@ -22,6 +22,8 @@ bitflags! {
         const MINOR_SHARED = 1 << 10;
         /// Messages have the address to the byte.
         const EXACT_ADDRESS = 1 << 11;
+        /// So are those of files in memory.
+        const PROTECTED_SHARED = 1 << 12;
         /// Absent pages can be protected.
         const PROTECT_ABSENT = 1 << 13;
         /// Pages can be made to fail.
