@@ -74,7 +74,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(())
     }
 
-    /// Makes absent pages of a watched span fail, up to one that is there. Missing tables are made.
+    /// Makes absent pages of a watched span fail, up to one that is there; makes missing tables.
     pub(super) fn poison(&self, space: &Space<A>, span: PageSpan) -> Answered {
         let mut at = span.start;
         let end = Self::mappable(span).and_then(|()| {
