@@ -433,7 +433,7 @@ impl Process {
 
 /// Whether a page is mapped, and not as private anonymous memory.
 fn is_other(page: &Page) -> bool {
-    page.is_mapped() && !(page.is_anon() && !page.flags.contains(AreaFlags::SHARED))
+    page.is_mapped() && (!page.is_anon() || page.flags.contains(AreaFlags::SHARED))
 }
 
 /// The one watch of scripts.

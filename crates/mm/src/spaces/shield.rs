@@ -93,8 +93,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Answered { pages: at.offset_from(span.start), end: end.map_err(Stop::from) }
     }
 
-    /// Ends the protection of a page that a program writes. A change needs much stack: it is no part
-    /// of its caller.
+    /// Ends the protection of a page that a program writes. A change needs much stack: this is no
+    /// part of its caller.
     #[cold]
     #[inline(never)]
     pub(super) fn unshield_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
