@@ -117,7 +117,7 @@ pub(super) fn move_all(
     loop {
         let outcome = with_calls(thread, |calls| {
             if calls.is_regular(all.fd)? {
-                pieces.wait_as(&calls.who);
+                pieces.wait_as(calls.who);
             }
             let wanted = pieces.left();
             let count = step(calls, done, pieces)?;
