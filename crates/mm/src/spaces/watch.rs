@@ -92,6 +92,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if lone || !cfg!(feature = "watch") && events.contains(WatchFor::WRITE) {
             return Err(Error::Invalid);
         }
+        let protects = |area: Area| area.flags.contains(AreaFlags::WATCH_WRITE);
+        let ends = !events.contains(WatchFor::WRITE) && self.areas(space, span).any(protects);
         space.note(Ever::Watched);
         self.alter(space, span, None, |area| {
             let fits = match area.backing {
@@ -109,7 +111,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 false => Err(Error::Invalid),
             }
         })?;
-        if !events.contains(WatchFor::WRITE) {
+        if ends {
             self.unshield_all(space, [span].into_iter());
         }
         Ok(())
