@@ -204,7 +204,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.may_lose(space, span)?;
         self.may_unmap_pages(space, span)?;
         change.hold(span);
-        change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
+        change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))?;
+        // A folio that a swap device has as well looks like a file's: its pages' marks stayed.
+        #[cfg(feature = "watch")]
+        if space.has(Ever::Watched) {
+            let own = |area: &Area| area.backing == Backing::Anon;
+            for area in self.areas(space, span).filter(own) {
+                change.unmark_watched(area.span.intersect(span));
+            }
+        }
+        Ok(())
     }
 
     /// Lets the stack `area` grow down to `page`, if there is room above the area below.
