@@ -310,7 +310,7 @@ impl Device {
                     let refused = pages.disk.submit(Read { name: 0, at, bytes, target, reader });
                     if let Err(Read { target: Target::Kept(write), .. }) = refused {
                         out.flying -= 1;
-                        mm().files().write_done(write, Err(WriteFailed));
+                        written(write, Err(Errno::ENOMEM));
                         // With no answer to come, nothing would go on: the next write begins it
                         // again.
                         if out.flying == 0 {
@@ -340,7 +340,7 @@ impl Reader for Device {
                 }
             }
             Target::Kept(write) => {
-                mm().files().write_done(write, result.map_err(|_| WriteFailed));
+                written(write, result);
                 // It may have been taken out of use, if this was the last.
                 let own = devices().find(|device| device.id == self.id);
                 let Medium::Disk(pages, out) = &self.medium else { return };
@@ -372,14 +372,24 @@ impl Device {
 
     /// Reads folios from a device that answers at once; whether all pages are there, with none on a
     /// disk behind it.
-    fn read_now(self: &Arc<Self>, device: &dyn Instant, mut reads: Reads) -> Result<bool> {
+    fn read_now(self: &Arc<Self>, device: &dyn Instant, reads: Reads) -> Result<bool> {
+        let is_there = self.read_each(device, reads);
+        // Other threads may have found a page being read, even if not all could be.
+        files::tell();
+        self.tidy(device);
+        is_there
+    }
+
+    fn read_each(self: &Arc<Self>, device: &dyn Instant, mut reads: Reads) -> Result<bool> {
         let mut is_there = true;
         loop {
             if device.behind().is_some() {
                 // Else a read that finds no memory for its request would seem to have failed.
                 memory::admit()?;
             }
-            let Some(mut read) = mm().files().next_read(&mut reads).map_err(errno)? else { break };
+            let Some(mut read) = mm().files().next_read(&mut reads).map_err(errno)? else {
+                return Ok(is_there);
+            };
             let place = Self::place(read.pages().start);
             match (device.load(place, &mut read), device.behind()) {
                 (Ok(away), Some(behind)) if !away.is_empty() => {
@@ -389,10 +399,6 @@ impl Device {
                 (done, _) => mm().files().read_done(read, done.map(drop).map_err(|_| ReadFailed)),
             }
         }
-        // Others may have found it being read.
-        files::tell();
-        self.tidy(device);
-        Ok(is_there)
     }
 
     /// Writes all there is to write to a device that answers at once, until it takes no more.
@@ -402,7 +408,7 @@ impl Device {
         while let Ok(Some(write)) = mm().files().next_write(self.id, &mut left, NO_SPACES) {
             let done = device.store(Self::place(write.pages().start), write.frames());
             let is_good = done.is_ok();
-            mm().files().write_done(write, done.map_err(|_| WriteFailed));
+            written(write, done);
             if !is_good {
                 break;
             }
@@ -432,6 +438,12 @@ impl Device {
         let free = mm().paging().free_slots(self.id, slots)?;
         Some(Self::place(free.start)..Self::place(free.end))
     }
+}
+
+/// A write has ended: a fault that found its folio being written tries again.
+fn written(write: quire::Write, result: Result<()>) {
+    mm().files().write_done(write, result.map_err(|_| WriteFailed));
+    files::tell();
 }
 
 fn spoilt(mut part: Part) -> Part {
