@@ -128,7 +128,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Ok(None)
     }
 
-    /// Ends a write. If the store failed, the folio is dirty again.
+    /// Ends a write. If the store failed, the folio is dirty again. Callers that got [`Need::Wait`]
+    /// for this file can go on: wake them after this, even where the store answers at once, as
+    /// another CPU may have met the folio meanwhile.
     pub fn write_done(&self, write: Write, done: Result<(), WriteFailed>) {
         // A planted mistake that the simulator must find: a refused write is forgotten.
         #[cfg(all(feature = "inject", quire_canary))]
