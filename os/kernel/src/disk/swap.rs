@@ -340,7 +340,7 @@ impl Reader for Device {
                 }
             }
             Target::Kept(write) => {
-                written(write, result);
+                mm().files().write_done(write, result.map_err(|_| WriteFailed));
                 // It may have been taken out of use, if this was the last.
                 let own = devices().find(|device| device.id == self.id);
                 let Medium::Disk(pages, out) = &self.medium else { return };
@@ -349,11 +349,9 @@ impl Reader for Device {
                 if let Some(own) = own {
                     own.write(pages, &mut out);
                 }
-                let is_quiet = out.flying == 0 && out.left.is_empty();
                 drop(out);
-                if is_quiet {
-                    files::tell();
-                }
+                // A fault may wait for the folio, and a call until nothing is left to write.
+                files::tell();
             }
             Target::Moved(frames) => self.moved(name as usize, frames, result),
             Target::Own(_) | Target::Out(_) => {}
