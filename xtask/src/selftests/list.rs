@@ -18,8 +18,13 @@ const fn program(name: &'static str, seconds: u64) -> Program {
     Program { name, args: &[], parts: &[], seconds }
 }
 
+/// One about `userfaultfd`.
+const fn watched(name: &'static str, args: &'static [&'static str], seconds: u64) -> Program {
+    Program { name, args, parts: &["uffd-common.c"], seconds }
+}
+
 /// All, from the least demanding on.
-pub(super) const PROGRAMS: [Program; 22] = [
+pub(super) const PROGRAMS: [Program; 27] = [
     program("map_fixed_noreplace", 60),
     program("madv_populate", 60),
     program("map_populate", 60),
@@ -40,6 +45,11 @@ pub(super) const PROGRAMS: [Program; 22] = [
     program("split_huge_page_test", 300),
     Program { args: &["-d", "10"], ..program("transhuge-stress", 240) },
     program("pagemap_ioctl", 240),
+    watched("uffd-unit-tests", &[], 240),
+    watched("uffd-stress", &["anon", "20", "16"], 240),
+    watched("uffd-wp-mremap", &[], 120),
+    program("rmap", 120),
+    program("pfnmap", 60),
     program("khugepaged", 300),
     program("cow", 600),
 ];

@@ -1,5 +1,6 @@
 //! Watched areas, beside a model that goes page by page.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::vec::Vec;
 
@@ -216,6 +217,32 @@ fn d8_neither_a_child_nor_a_moved_page_is_watched() {
 }
 
 #[test]
+fn d8_a_move_ends_at_the_first_page_that_is_missing_or_there() {
+    with(|scene| {
+        scene.map(false);
+        scene.watch(span(32, 64), WatchFor::MISSING);
+        let moved = |from: u64, to: u64, target: u64, holes: bool| {
+            let to = span(from, to);
+            let done = scene.mm.spaces().move_pages(scene.space, to, START.add(target), holes);
+            (done.pages, done.end.err())
+        };
+        let refused = |error: Error| Some(Stop::Refuse(error));
+        scene.mm.populate(scene.space, span(0, 8)).expect("memory");
+        let missing = refused(Error::Missing(START.add(8)));
+        assert_eq!(moved(3, 16, 33, false), (5, missing), "in the middle of a folio");
+        assert_eq!(scene.event(38, Access::Read), Some(WatchFor::MISSING));
+        assert_eq!(moved(0, 8, 32, true), (1, refused(Error::Present(START.add(33)))));
+        assert_eq!(moved(8, 12, 40, true), (4, None), "holes alone");
+        assert_eq!(moved(8, 12, 40, false), (0, missing));
+        assert_eq!(moved(0, 4, 64, false), (0, refused(Error::NoArea(START.add(64)))));
+        assert_eq!(moved(34, 36, 35, false), (0, refused(Error::Invalid)), "they overlap");
+        // Nothing is lost where it was, and the source is zero again.
+        assert_eq!(scene.mm.spaces().resident(scene.space), 8);
+        scene.mm.fault(scene.space, START.add(3), Access::Write).expect("memory");
+    });
+}
+
+#[test]
 fn d8_an_answer_without_memory_changes_nothing() {
     with(|scene| {
         scene.map(false);
@@ -245,6 +272,8 @@ enum Act {
     Cached,
     Access(bool),
     Discard,
+    /// To these pages; holes move, too.
+    Move(u64, bool),
 }
 
 /// A page in the model.
@@ -261,6 +290,7 @@ enum Ended {
     Unwatched,
     Present,
     Missing,
+    Invalid,
 }
 
 /// The model's end of an answer for one page.
@@ -282,6 +312,7 @@ fn ended(stop: Option<Stop>) -> Ended {
         Some(Stop::Refuse(Error::NoArea(_))) => Ended::Unwatched,
         Some(Stop::Refuse(Error::Present(_))) => Ended::Present,
         Some(Stop::Refuse(Error::Missing(_))) => Ended::Missing,
+        Some(Stop::Refuse(Error::Invalid)) => Ended::Invalid,
         Some(other) => panic!("{other}"),
     }
 }
@@ -361,8 +392,51 @@ impl Scene<'_, '_> {
                 self.mm.discard(self.space, pages).expect("mapped");
                 model[part].iter_mut().for_each(|page| page.mapped = None);
             }
+            Act::Move(target, holes) => {
+                let target = target.min(PAGES - (to - from));
+                let to = START.add(target);
+                let done = self.mm.spaces().move_pages(self.space, pages, to, holes);
+                let expected = move_each(model, part, target as usize, holes, shared);
+                assert_eq!((done.pages, ended(done.end.err())), expected);
+            }
         }
     }
+}
+
+/// The model's end of a move, page by page, and how many moved.
+fn move_each(
+    model: &mut [Page],
+    from: Range<usize>,
+    to: usize,
+    holes: bool,
+    shared: bool,
+) -> (u64, Ended) {
+    let (target, pages) = (to..to + from.len(), from.len() as u64);
+    let one_area = |part: Range<usize>| {
+        let first = model[part.start].watched;
+        model[part].iter().all(|page| page.watched == first)
+    };
+    if !one_area(from.clone()) || !one_area(target.clone()) {
+        return (0, Ended::Unwatched);
+    }
+    if shared || from.start < target.end && target.start < from.end {
+        return (0, Ended::Invalid);
+    }
+    if model[to].watched.is_empty() {
+        return (0, Ended::Unwatched);
+    }
+    for (done, (at, there)) in from.zip(target).enumerate() {
+        let end = match (model[at].mapped, model[there].mapped) {
+            (_, Some(_)) => Ended::Present,
+            (None, _) if !holes => Ended::Missing,
+            (moved, None) => {
+                (model[at].mapped, model[there].mapped) = (None, moved);
+                continue;
+            }
+        };
+        return (done as u64, end);
+    }
+    (pages, Ended::Done)
 }
 
 fn acts() -> impl Strategy<Value = Vec<(Act, u64, u64)>> {
@@ -373,6 +447,7 @@ fn acts() -> impl Strategy<Value = Vec<(Act, u64, u64)>> {
         Just(Act::Cached),
         any::<bool>().prop_map(Act::Access),
         Just(Act::Discard),
+        (0..PAGES, any::<bool>()).prop_map(|(to, holes)| Act::Move(to, holes)),
     ];
     let one = (act, 0..PAGES, 1..33_u64)
         .prop_map(|(act, from, count)| (act, from, (from + count).min(PAGES)));

@@ -23,6 +23,8 @@ mod fork;
 mod frames;
 mod guard;
 mod lazy;
+#[cfg(feature = "watch")]
+mod moved;
 mod outcome;
 mod remap;
 mod report;

@@ -71,7 +71,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// The area that holds all of `span`, if it may change.
-    fn single_area(&self, space: &Space<A>, span: PageSpan) -> Result<Area, Error> {
+    pub(super) fn single_area(&self, space: &Space<A>, span: PageSpan) -> Result<Area, Error> {
         let area = self.base.view(space).areas().lookup(span.start).0;
         let area = area.ok_or(Error::NoArea(span.start))?;
         if !area.span.covers(span) {

@@ -63,6 +63,7 @@ trap:
     add rsp, 16
     iretq
 
+.globl trap_call
 trap_call:
     swapgs
     mov gs:[{SCRATCH}], rsp

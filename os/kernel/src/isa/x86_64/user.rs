@@ -49,6 +49,7 @@ global_asm!(
     ".pushsection .text",
     "copy_user_bytes:",
     "mov rcx, rdx",
+    ".globl copy_user_bytes, copy_user_moves, copy_user_after",
     "copy_user_moves: rep movsb",
     "copy_user_after: mov rax, rcx",
     "ret",
