@@ -13,7 +13,8 @@ static const struct abi_case *const groups[] = {
     memory_file_cases, shown_cases, advice_cases, process_cases,
     signal_cases, futex_cases, time_cases, id_cases, fault_cases,
     guard_cases, group_cases, query_cases, swap_cases, other_cases, user_cases,
-    event_cases, segment_cases, error_cases, watched_cases, protected_cases, socket_cases};
+    event_cases, segment_cases, error_cases, watched_cases, protected_cases,
+    changed_cases, socket_cases};
 
 static char reason[REASON_BYTES];
 

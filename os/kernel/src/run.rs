@@ -21,7 +21,8 @@ use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory::{self, Waits};
 use crate::task::{
-    MAJOR_FAULTS, Resume, Stop, Thread, collapse, compact, exit, oom, queue, reclaim, timer, tree,
+    Answer, MAJOR_FAULTS, Resume, Stop, Thread, collapse, compact, exit, oom, queue, reclaim,
+    timer, tree,
 };
 
 /// The reason a CPU lets go of a thread.
@@ -87,7 +88,7 @@ fn drive(thread: &mut Thread, began: u64) -> Leave {
             }
         }
         let left = match thread.call.take() {
-            Some(call) => make(thread, call),
+            Some(call) => make_again(thread, call),
             None => step(thread, began),
         };
         if let Some(left) = left {
@@ -115,10 +116,24 @@ fn step(thread: &mut Thread, began: u64) -> Option<Leave> {
     }
 }
 
+/// Makes a call again.
+fn make_again(thread: &mut Thread, call: Call) -> Option<Leave> {
+    match calls::again(thread) {
+        Some(answer) => conclude(thread, call, answer),
+        None => make(thread, call),
+    }
+}
+
 /// Makes a call, for the first time or again.
 #[inline]
 fn make(thread: &mut Thread, call: Call) -> Option<Leave> {
-    match calls::make(thread, &call) {
+    let answer = calls::make(thread, &call);
+    conclude(thread, call, answer)
+}
+
+#[inline]
+fn conclude(thread: &mut Thread, call: Call, answer: Answer) -> Option<Leave> {
+    match answer {
         Ok(value) => {
             thread.resume = Resume::Fresh;
             thread.context.answer(value as isize);

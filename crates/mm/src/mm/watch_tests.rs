@@ -216,6 +216,42 @@ fn d8_neither_a_child_nor_a_moved_page_is_watched() {
     });
 }
 
+#[cfg(feature = "watch")]
+#[test]
+fn d8_a_watch_goes_with_moves_and_to_children_if_it_asks_for_that() {
+    with(|scene| {
+        scene.map(false);
+        let keeps = WatchFor::MOVED | WatchFor::FORKED;
+        scene.watch(span(0, 16), WatchFor::MISSING | WatchFor::WRITE | keeps);
+        assert_eq!(scene.zero(span(0, 8)), (8, None));
+        // A pinned page is copied for the child: the copy is protected as well.
+        let pinned = scene.mm.pin(scene.space, START, Access::Write).expect("it is there");
+        scene.mm.spaces().write_protect(scene.space, span(0, 8), Shield::All).expect("watched");
+        let child = scene.mm.fork(scene.space, Asid(2)).expect("memory");
+        let told = |space: &Space<X86_64>, page: u64, access| match scene.mm.fault(
+            space,
+            START.add(page),
+            access,
+        ) {
+            Err(Stop::Need(Need::Watcher(told))) => Some(told.event),
+            other => panic!("{other:?}"),
+        };
+        for page in [0, 1, 7] {
+            assert_eq!(told(&child, page, Access::Write), Some(WatchFor::WRITE), "page {page}");
+        }
+        assert_eq!(told(&child, 9, Access::Read), Some(WatchFor::MISSING));
+        check::system(scene.mm, &[scene.space, &child]).expect("every claim holds");
+        scene.mm.destroy(child);
+        scene.mm.unpin(pinned);
+        let how = crate::Move::To(START.add(1025));
+        scene.mm.remap(scene.space, span(0, 16), 16, how).expect("there is room");
+        for page in [1025, 1026, 1032] {
+            assert_eq!(told(scene.space, page, Access::Write), Some(WatchFor::WRITE));
+        }
+        assert_eq!(told(scene.space, 1034, Access::Read), Some(WatchFor::MISSING));
+    });
+}
+
 #[test]
 fn d8_a_move_ends_at_the_first_page_that_is_missing_or_there() {
     with(|scene| {

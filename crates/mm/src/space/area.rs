@@ -74,13 +74,17 @@ bitflags! {
         const WATCH_WRITE = 1 << 22;
         /// Such a write ends the page's protection by itself ([`WatchFor::ASYNC`]).
         const WATCH_ASYNC = 1 << 23;
-        /// The number of its watcher, in eight bits. See [`watch`](Self::watch).
-        const WATCHER = 0xff << WATCHER_AT;
+        /// The watch goes with pages that move ([`WatchFor::MOVED`]).
+        const WATCH_MOVED = 1 << 24;
+        /// Children inherit the watch ([`WatchFor::FORKED`]).
+        const WATCH_FORKED = 1 << 25;
+        /// The number of its watcher, in six bits. See [`watch`](Self::watch).
+        const WATCHER = (Watcher::MAX as u32) << WATCHER_AT;
     }
 }
 
 const READ_ORDER_AT: u32 = 15;
-const WATCHER_AT: u32 = 24;
+const WATCHER_AT: u32 = 26;
 /// Where the events are, in the order of [`WatchFor`].
 const EVENTS_AT: u32 = 20;
 
@@ -105,6 +109,8 @@ impl AreaFlags {
         .union(Self::WATCH_MINOR)
         .union(Self::WATCH_WRITE)
         .union(Self::WATCH_ASYNC)
+        .union(Self::WATCH_MOVED)
+        .union(Self::WATCH_FORKED)
         .union(Self::WATCHER);
 
     /// The watcher and what it watches for, if there is one.
@@ -207,25 +213,24 @@ pub(super) const TERMS: usize = 2;
 pub(super) const SHOWS: u64 = FILE | FRAMES;
 const FLAGS_AT: u32 = 8;
 const ID_AT: u32 = 32;
-const IDS: u32 = (1 << (PACKED_WATCHER_AT - ID_AT)) - 1;
-/// Where the watcher's number is, which does not fit beside the other flags.
-const PACKED_WATCHER_AT: u32 = 56;
+const IDS: u32 = (1 << (PACKED_REST_AT - ID_AT)) - 1;
+/// The flags from this one on do not fit beside the others,
+const REST_AT: u32 = ID_AT - FLAGS_AT;
+/// and are here.
+const PACKED_REST_AT: u32 = 56;
 const PROTS: u64 = Prot::all().bits() as u64;
 
-const _: () = assert!(WATCHER_AT == ID_AT - FLAGS_AT, "flags meet the id");
 const _: () = assert!(PROTS < 1 << MAX_AT, "rights meet the bound of rights");
 
 /// Flags in their places of word 2.
 const fn packed_flags(flags: AreaFlags) -> u64 {
-    let low = AreaFlags::all().difference(AreaFlags::WATCHER);
-    let watcher = flags.intersection(AreaFlags::WATCHER).bits() >> WATCHER_AT;
-    (flags.intersection(low).bits() as u64) << FLAGS_AT | (watcher as u64) << PACKED_WATCHER_AT
+    let (low, rest) = (flags.bits() & ((1 << REST_AT) - 1), flags.bits() >> REST_AT);
+    (low as u64) << FLAGS_AT | (rest as u64) << PACKED_REST_AT
 }
 
 const fn unpacked_flags(terms: u64) -> AreaFlags {
-    let watcher = (terms >> PACKED_WATCHER_AT) as u32;
-    let low = (terms >> FLAGS_AT) as u32 & ((1 << WATCHER_AT) - 1);
-    AreaFlags::from_bits_truncate(low | watcher << WATCHER_AT)
+    let (rest, low) = ((terms >> PACKED_REST_AT) as u32, (terms >> FLAGS_AT) as u32);
+    AreaFlags::from_bits_truncate(low & ((1 << REST_AT) - 1) | rest << REST_AT)
 }
 
 impl Area {
@@ -334,10 +339,12 @@ impl Area {
         Some(Watched { watcher: watch.watcher, page, event, access })
     }
 
-    /// The area of a child; `None` with `DONTFORK`. As on Linux, a child inherits neither locks nor
-    /// a watch.
+    /// The area of a child; `None` with `DONTFORK`. As on Linux, a child inherits no locks, and a
+    /// watch only if it asks for that.
     pub fn inherited(&self) -> Option<Area> {
-        let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT - AreaFlags::WATCH;
+        let keeps = self.flags.contains(AreaFlags::WATCH_FORKED);
+        let watch = if keeps { AreaFlags::empty() } else { AreaFlags::WATCH };
+        let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT - watch;
         let inherits = !self.flags.contains(AreaFlags::DONTFORK);
         inherits.then_some(Area { flags, ..*self })
     }

@@ -18,20 +18,29 @@ bitflags! {
         /// With `WRITE`: the write ends the protection of its page by itself, and no watcher is
         /// told. Pages that were written since are those that are no longer protected.
         const ASYNC = 1 << 3;
+        /// No event: the watch, and the protection of pages, go with what [`remap`] moves.
+        ///
+        /// [`remap`]: crate::Mm::remap
+        const MOVED = 1 << 4;
+        /// No event: children inherit the watch, and the protection of pages.
+        const FORKED = 1 << 5;
     }
 }
 
-/// The number of a watcher in one space, 1 to 255. The embedder gives them out.
+/// The number of a watcher in one space, 1 to 63. The embedder gives them out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Watcher(NonZeroU8);
 
 impl Watcher {
-    /// The watcher with this number; `None` for 0.
+    /// The highest number.
+    pub const MAX: u8 = 63;
+
+    /// The watcher with this number; `None` for 0, and beyond [`MAX`](Self::MAX).
     #[inline]
     pub const fn new(number: u8) -> Option<Self> {
         match NonZeroU8::new(number) {
-            Some(number) => Some(Self(number)),
-            None => None,
+            Some(number) if number.get() <= Self::MAX => Some(Self(number)),
+            _ => None,
         }
     }
 

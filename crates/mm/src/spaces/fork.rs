@@ -10,7 +10,7 @@ use crate::base::{Change, Error};
 use crate::limits::ORDER_MAX;
 use crate::space::{Area, AreaFlags, Ever, Space, View};
 use crate::stats::Event;
-use crate::table::{Gather, Inherit, Tables, WATCHED};
+use crate::table::{Gather, Inherit, Tables};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// See `Mm::space_in`.
@@ -124,7 +124,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let done = self.inherit(parent, child, &mut change);
         if parent.has(Ever::Watched) {
             let shielded = self.areas(parent, Space::<A>::all());
-            let shielded = shielded.filter(|area| area.flags.contains(AreaFlags::WATCH_WRITE));
+            let shielded = shielded.filter(|area| {
+                let flags =
+                    area.flags.intersection(AreaFlags::WATCH_WRITE | AreaFlags::WATCH_FORKED);
+                flags == AreaFlags::WATCH_WRITE
+            });
             self.unshield_all(child, shielded.map(|area| area.span));
         }
         change.count(Event::EntriesForked);
@@ -215,8 +219,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             // The parent may map it by smaller leaves, and then the child has a table for them.
             let locked = child.tables().lock_lowest(at, Level::LAST);
             let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
-            let own = attrs.difference(WATCHED);
-            locked.put(locked.index(at), entries, copy, own, order);
+            locked.put(locked.index(at), entries, copy, attrs, order);
             self.base.count(Event::ForkCopy, order.pages());
             at = at.add(order.pages());
         }

@@ -131,15 +131,17 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             true => change.writer().update(old, unlocked),
             false => change.writer().cut(old),
         };
-        // At the new place, no call has asked yet which pages were written, and none watches.
-        let flags = area.flags - AreaFlags::TRACKED - AreaFlags::WATCH;
+        // At the new place, no call has asked yet which pages were written.
+        let keeps = area.flags.contains(AreaFlags::WATCH_MOVED);
+        let watch = if keeps { AreaFlags::empty() } else { AreaFlags::WATCH };
+        let flags = area.flags - AreaFlags::TRACKED - watch;
         let set = change.writer().set(Area { span, flags, backing, ..area });
         debug_assert!(left.and(set).is_ok(), "the tree was stocked and the place is free");
         let hole = if stays { PageSpan::new(old.start, old.start) } else { self.hole(space, old) };
         // Both places are held until the end, which flushes: the frames live on at the new place,
         // and a CPU that took them out there would flush that place only.
         change.move_entries(old, span.start, hole);
-        if area.flags.contains(AreaFlags::WATCH_WRITE) {
+        if !keeps && area.flags.contains(AreaFlags::WATCH_WRITE) {
             Self::unshield_moved(&mut change, span, area.prot);
         }
         change.count(Event::EntriesMoved);

@@ -31,8 +31,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// where the area has [`WatchFor::ASYNC`]. All of the span must be watched for
     /// [`WatchFor::WRITE`]. When this returns, no CPU can write a protected page. Protection stays
     /// through changed rights, paging out and migration; it ends with the page's content, the
-    /// watch, or a move. Children do not inherit it. It costs one step for each run of pages. In
-    /// areas of files, [`Shield::Present`] is [`Shield::All`].
+    /// watch, and a move; children do not inherit it; but [`WatchFor::MOVED`] and
+    /// [`WatchFor::FORKED`] keep it. It costs one step for each run of pages. In areas of files,
+    /// [`Shield::Present`] is [`Shield::All`].
     ///
     /// # Errors
     /// [`Error::NoArea`] with the first page that is not watched so; [`Error::Invalid`] for pages

@@ -73,7 +73,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// From now on, `watch` names the watcher of the areas of `span` and the events that it
     /// answers; `None`: no watcher. A fault with such an event returns
     /// [`Need::Watcher`](crate::Need::Watcher). Pages that are there already are no event. Children
-    /// do not inherit it, and it does not move with pages. All of the span must be mapped.
+    /// do not inherit it, nor does it go with pages that move, unless it says so. All of the span
+    /// must be mapped.
     ///
     /// # Errors
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].

@@ -6,7 +6,7 @@ use quire::units::{Access, PageSpan, Prot};
 use quire_linux::{Errno, Result};
 
 use super::memory::{own, pages};
-use super::{shown, swap};
+use super::{shown, swap, told};
 use crate::memory::{Memory, errno, mm};
 use crate::task::{Answer, Resume, Stop, Thread};
 
@@ -44,6 +44,11 @@ pub(super) fn madvise(thread: &mut Thread, [address, bytes, advice, ..]: [usize;
         Advised::PageOut => {
             advise(&*own()?, span, advice)?;
             swap::written(thread, 0)
+        }
+        Advised::Discard(_) | Advised::Free | Advised::Remove => {
+            let memory = own()?;
+            told::before_removal(thread, &memory, span)?;
+            Ok(advise(&memory, span, advice).map(|()| 0)?)
         }
         _ => advise(&*own()?, span, advice).map(|()| 0).map_err(Into::into),
     }

@@ -8,11 +8,12 @@
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
-use quire_linux::Errno;
-use quire_linux::files::{Calls, Halt, Outcome, Source};
+use quire_linux::files::{Body, Calls, Device, Halt, Outcome, Source};
 use quire_linux::signal::{Info, Signal};
+use quire_linux::{Errno, Result};
 
 use super::pieces::{MOST, Pieces};
+use super::watch;
 use crate::isa;
 use crate::memory::user;
 use crate::task::tree::with_calls;
@@ -284,12 +285,19 @@ pub(super) fn flock(thread: &mut Thread, [fd, ..]: [usize; 6]) -> Answer {
 }
 
 pub(super) fn ioctl(thread: &mut Thread, [fd, request, argument, ..]: [usize; 6]) -> Answer {
+    if request as u32 == watch::NEW && with_calls(thread, |calls| makes_watchers(calls, fd))? {
+        return watch::userfaultfd(thread, [argument, 0, 0, 0, 0, 0]);
+    }
     let mut input = Pieces::unchecked(argument, IOCTL_BYTES);
     let mut output = Pieces::unchecked(argument, IOCTL_BYTES);
     let value = with_calls(thread, |calls| {
         calls.ioctl(fd as u32, request as u32, argument as u64, &mut input, &mut output)
     })?;
     Ok(value as usize)
+}
+
+fn makes_watchers(calls: &Calls<'_>, fd: usize) -> Result<bool> {
+    Ok(matches!(calls.open_file(fd as u32)?.node().body(), Body::Device(Device::Watchers)))
 }
 
 pub(super) fn pipe2(thread: &mut Thread, [out, flags, ..]: [usize; 6]) -> Answer {

@@ -12,7 +12,7 @@ use quire_linux::{Errno, Result};
 
 use super::limit::{check_data, check_limit, is_data};
 use super::map_file::{self, Shown};
-use super::{guard, lock};
+use super::{guard, lock, told};
 use crate::isa;
 use crate::memory::{Memory, Own, PAGE, errno, mm, user};
 use crate::task::{Answer, Thread};
@@ -78,6 +78,10 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if is_data(request.prot, request.flags) {
         check_data(thread, &memory, request.pages)?;
     }
+    let told = match request.at {
+        At::Fixed(page) => told::unmapped(&memory, PageSpan::new(page, page.add(request.pages)))?,
+        _ => told::Changes::new(),
+    };
     let placed = match file {
         Shown::Zeroes => map_anon(&memory, &request)?,
         Shown::Memory => map_file::map_device(&memory, &request, offset as u64)?,
@@ -90,7 +94,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         let writes = own && request.prot.contains(Prot::WRITE);
         let _ = memory.populate(placed, if writes { Access::Write } else { Access::Read });
     }
-    Ok((placed.start.get() * PAGE) as usize)
+    told::after(thread, told, (placed.start.get() * PAGE) as usize)
 }
 
 /// Maps memory that is zero. Shared memory has an object behind it, so that a child finds pages in
@@ -178,12 +182,13 @@ impl MapRequest {
     }
 }
 
-pub(super) fn munmap(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
+pub(super) fn munmap(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let span = span(address, bytes).filter(|span| is_aligned(address) && !span.is_empty());
     let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
+    let told = told::unmapped(&memory, span)?;
     mm().unmap(memory.space(), span).map_err(errno)?;
     memory.sweep_shared();
-    Ok(0)
+    told::after(thread, told, 0)
 }
 
 pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -> Answer {
@@ -247,6 +252,7 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if pages > kept {
         check_limit(thread, &memory, pages - kept)?;
     }
+    let told = told::remapped(&memory, old, pages, how)?;
     let moved = mm().remap(memory.space(), old, pages, how).map_err(|error| match error {
         Error::NoArea(_) => Errno::EFAULT,
         // It would not fit where it is, and there is no room elsewhere.
@@ -255,7 +261,7 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     })?;
     // Parts of it, or of its target, may have been unmapped.
     memory.sweep_shared();
-    Ok((moved.start.get() * PAGE) as usize)
+    told::after(thread, told.settled(old, moved), (moved.start.get() * PAGE) as usize)
 }
 
 /// Shows shared memory a second time: `mremap` of no bytes.

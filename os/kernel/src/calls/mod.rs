@@ -34,8 +34,10 @@ mod swap;
 mod table;
 mod time;
 mod timer;
+mod told;
 mod watch;
 
 pub(crate) use exec::first;
 use table::is_restarted;
 pub(crate) use table::make;
+pub(crate) use told::again;

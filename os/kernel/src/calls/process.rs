@@ -9,6 +9,7 @@ use quire_linux::signal::Signal;
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::{Errno, Result};
 
+use super::told;
 use crate::isa;
 use crate::memory::{self, user};
 use crate::task::{
@@ -147,12 +148,13 @@ fn make_process(thread: &mut Thread, wanted: &Wanted) -> Answer {
         user::write(wanted.parent_tid, &pid)?;
     }
     let memory = crate::memory::current().ok_or(Errno::EFAULT)?;
-    let memory = match wanted.has(abi::CLONE_VM) {
-        true => memory,
+    let (memory, told) = match wanted.has(abi::CLONE_VM) {
+        true => (memory, told::Changes::new()),
         false => {
             let child = memory.fork()?;
             super::guard::inherit(&memory, &child);
-            child
+            let told = told::forked(&memory, &child)?;
+            (child, told)
         }
     };
     let files = match wanted.has(abi::CLONE_FILES) {
@@ -175,7 +177,7 @@ fn make_process(thread: &mut Thread, wanted: &Wanted) -> Answer {
     if borrows {
         return wait_for_return(thread, child);
     }
-    Ok(pid as usize)
+    told::after(thread, told, pid as usize)
 }
 
 /// Waits until a child that borrows this process's memory runs another program, or ends.

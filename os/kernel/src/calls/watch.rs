@@ -5,9 +5,9 @@ use alloc::sync::{Arc, Weak};
 use linux_raw_sys::general as abi;
 use quire::cache::Store;
 use quire::hw::FrameRun;
-use quire::space::{Area, AreaFlags, Backing, Watch, WatchFor, Watched};
+use quire::space::{Area, AreaFlags, Backing, Watch, WatchFor, Watched, Watcher};
 use quire::units::{PageSpan, Prot, Vpn};
-use quire::{Answer as Given, Error, Shield, Stop as Halt};
+use quire::{Answer as Given, Answered, Error, Shield, Stop as Halt};
 use quire_linux::files::{Body, Caller, Description, Object, Outcome, PollEvents, Sink, Source};
 use quire_linux::watch::{Ask, Features, Mode, Queue, Range, Request, Then};
 use quire_linux::{Errno, Result, Wake};
@@ -15,7 +15,13 @@ use quire_linux::{Errno, Result, Wake};
 use crate::isa;
 use crate::memory::{self, Memory, PAGE, Waits, errno, mm, user};
 use crate::task::tree::{time, tree, with_calls};
-use crate::task::{Answer, Stop, Thread};
+use crate::task::{Answer, Stop, Thread, find};
+
+/// `USERFAULTFD_IOC_NEW`: what `userfaultfd` does, for those who may open the device.
+pub(super) const NEW: u32 = 0xaa << 8;
+
+/// The capability to watch children as well.
+const CAP_SYS_PTRACE: u32 = 19;
 
 /// `UFFD_USER_MODE_ONLY`: faults of the kernel's own copies are errors.
 const USER_MODE_ONLY: u32 = 1;
@@ -28,18 +34,40 @@ pub(super) fn userfaultfd(thread: &mut Thread, [flags, ..]: [usize; 6]) -> Answe
     memory::admit()?;
     let memory = memory::current().ok_or(Errno::ESRCH)?;
     let queue = Arc::new(Queue::new(PAGE, flags & USER_MODE_ONLY != 0));
-    let file = WatcherFile { queue, memory: Arc::downgrade(&memory) };
-    let node = tree().make(Body::Object(Arc::new(file)), 0o600, time());
-    let status = abi::O_RDWR | flags & abi::O_NONBLOCK;
-    let open = Arc::new(Description::new(node, None, status, None));
+    let file = Arc::new(WatcherFile { queue, memory: Arc::downgrade(&memory) });
+    let open = described(file, flags & abi::O_NONBLOCK);
     let is_private = flags & abi::O_CLOEXEC != 0;
     Ok(with_calls(thread, |calls| calls.table.add(open, is_private, 0))? as usize)
 }
 
+fn described(file: Arc<dyn Object>, nonblocking: u32) -> Arc<Description> {
+    let node = tree().make(Body::Object(file), 0o600, time());
+    Arc::new(Description::new(node, None, abi::O_RDWR | nonblocking, None))
+}
+
+/// Opens the watcher of a child for the process that reads of it; returns its number there.
+fn open(who: &Caller<'_>, child: &Arc<dyn Object>) -> Result<u32> {
+    let process = find(who.pid).ok_or(Errno::ESRCH)?;
+    process.files().add(described(child.clone(), 0), false, 0)
+}
+
 /// A watcher: its queue of faults, and the memory that it watches.
-struct WatcherFile {
+pub(super) struct WatcherFile {
     queue: Arc<Queue>,
     memory: Weak<Memory>,
+}
+
+impl WatcherFile {
+    /// The watcher of a child that was forked from the memory that `queue` watches, as the same
+    /// number there.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn inherited(queue: &Queue, child: &Arc<Memory>, watcher: Watcher) -> Result<Self> {
+        let queue = Arc::new(queue.another());
+        child.set_queue(watcher, &queue)?;
+        Ok(Self { queue, memory: Arc::downgrade(child) })
+    }
 }
 
 impl Drop for WatcherFile {
@@ -47,6 +75,7 @@ impl Drop for WatcherFile {
         if let Some(memory) = self.memory.upgrade() {
             memory.unwatch(&self.queue);
         }
+        self.queue.close();
     }
 }
 
@@ -62,7 +91,7 @@ impl Object for WatcherFile {
         count: usize,
         sink: &mut dyn Sink,
     ) -> Outcome<usize> {
-        self.queue.read(who, nonblocking, count, sink)
+        self.queue.read(who, nonblocking, count, sink, &mut |child| open(who, child))
     }
 
     fn readiness(&self) -> PollEvents {
@@ -75,7 +104,7 @@ impl Object for WatcherFile {
 
     fn control(
         &self,
-        _: &Caller<'_>,
+        who: &Caller<'_>,
         request: u32,
         input: &mut dyn Source,
         output: &mut dyn Sink,
@@ -86,8 +115,18 @@ impl Object for WatcherFile {
         }
         let words = request.read(input)?;
         let told = Told { request, words, output };
+        // Else the answer would be about what was before the change.
+        if request.maps() && self.queue.is_changing() {
+            return told.fail(Errno::EAGAIN);
+        }
         match Ask::of(request, &words, isa::USER_END, PAGE)? {
-            Ask::Api(version, features) => self.choose(version, features, told),
+            Ask::Api(version, features) => {
+                let forks = features & Features::FORK.bits() != 0;
+                if forks && !who.may.can(CAP_SYS_PTRACE) {
+                    return Err(Errno::EPERM);
+                }
+                self.choose(version, features, told)
+            }
             Ask::Register(range, mode) => self.register(range, mode, told),
             Ask::Unregister(range) => self.unregister(range),
             Ask::Wake(range) => {
@@ -105,6 +144,7 @@ impl Object for WatcherFile {
             Ask::Zero(range, then) => self.answer(range, then, &mut Given::Zeroes, told),
             Ask::Continue(range, then) => self.answer(range, then, &mut Given::Cached, told),
             Ask::Poison(range, then) => self.answer(range, then, &mut Given::Poison, told),
+            Ask::Move(range, from, holes, then) => self.take_over(range, from, holes, then, told),
         }
     }
 }
@@ -120,6 +160,12 @@ impl Told<'_> {
     fn put(self, answer: u64) -> Result<()> {
         self.request.answer(&self.words, answer, self.output)
     }
+
+    /// Tells an error in place of a number of bytes.
+    fn fail(self, error: Errno) -> Result<u32> {
+        self.put((-i64::from(error.number())) as u64)?;
+        Err(error)
+    }
 }
 
 /// The bits of requests, as masks of them have it.
@@ -129,6 +175,11 @@ fn bits(requests: &[Request]) -> u64 {
 
 fn pages(range: Range) -> PageSpan {
     PageSpan::new(Vpn::new(range.start / PAGE), Vpn::new(range.end / PAGE))
+}
+
+/// The bytes of `pages`.
+pub(super) fn range(pages: PageSpan) -> Range {
+    Range { start: pages.start.get() * PAGE, end: pages.end.get() * PAGE }
 }
 
 impl WatcherFile {
@@ -154,14 +205,15 @@ impl WatcherFile {
     /// may never write; `EBUSY` where another watches; `ENOMEM`.
     fn register(&self, range: Range, mode: Mode, told: Told<'_>) -> Result<u32> {
         let (memory, span) = (self.memory()?, pages(range));
-        let mut events = WatchFor::empty();
+        let (mut events, features) = (WatchFor::empty(), self.queue.features()?);
         events.set(WatchFor::MISSING, mode.contains(Mode::MISSING));
         events.set(WatchFor::MINOR, mode.contains(Mode::MINOR));
         if mode.contains(Mode::PROTECTED) {
-            let is_async = self.queue.features()?.contains(Features::PROTECT_ASYNC);
             events |= WatchFor::WRITE;
-            events.set(WatchFor::ASYNC, is_async);
+            events.set(WatchFor::ASYNC, features.contains(Features::PROTECT_ASYNC));
         }
+        events.set(WatchFor::MOVED, features.contains(Features::REMAP));
+        events.set(WatchFor::FORKED, features.contains(Features::FORK));
         let watch = Watch { watcher: memory.watcher(&self.queue)?, events };
         let areas = || mm().spaces().areas(memory.space(), span);
         if areas().next().is_none() {
@@ -174,7 +226,8 @@ impl WatcherFile {
             let part = area.span.intersect(span);
             mm().spaces().watch(memory.space(), part, Some(watch)).map_err(errno)?;
         }
-        let answers = bits(&[Request::Wake, Request::Copy, Request::Zero, Request::Poison]);
+        let answers = [Request::Wake, Request::Copy, Request::Zero, Request::Poison, Request::Move];
+        let answers = bits(&answers);
         let minor = if mode.contains(Mode::MINOR) { Request::Continue.bit() } else { 0 };
         let write = if mode.contains(Mode::PROTECTED) { Request::Protect.bit() } else { 0 };
         told.put(answers | minor | write)?;
@@ -203,7 +256,7 @@ impl WatcherFile {
     /// Protects pages from writes; or ends that, and wakes their threads.
     ///
     /// # Errors
-    /// `ENOENT` where this is not watched, `ENOMEM`.
+    /// `ENOENT` where this is not watched, `ENOMEM`; `EAGAIN` during a change that it has not read.
     fn protect(&self, range: Range, then: Then) -> Result<u32> {
         let features = self.queue.features()?;
         let all = features.intersects(Features::PROTECT_ABSENT | Features::PROTECT_ASYNC);
@@ -212,6 +265,9 @@ impl WatcherFile {
             true if all => Shield::All,
             true => Shield::Present,
         };
+        if self.queue.is_changing() {
+            return Err(Errno::EAGAIN);
+        }
         self.memory()?.write_protect(pages(range), shield)?;
         if then.wakes {
             self.queue.wake(Some(range));
@@ -238,6 +294,42 @@ impl WatcherFile {
             return Err(Errno::EINVAL);
         }
         let done = memory.answer(pages(range), given, shield);
+        self.conclude(range, then, done, told)
+    }
+
+    /// Moves pages from the page at `from` on into missing ones.
+    ///
+    /// # Errors
+    /// As for [`answer`](Self::answer); `ENOENT` where a page is missing there; `EINVAL` for areas
+    /// that are not alike, private and anonymous, and the target's with this watcher.
+    fn take_over(
+        &self,
+        range: Range,
+        from: u64,
+        holes: bool,
+        then: Then,
+        told: Told<'_>,
+    ) -> Result<u32> {
+        let (memory, target) = (self.memory()?, pages(range));
+        let watcher = memory.watcher(&self.queue)?;
+        let mine = |area: Area| area.flags.watch().is_some_and(|watch| watch.watcher == watcher);
+        if !mm().spaces().areas(memory.space(), target).all(mine) {
+            return told.fail(Errno::EINVAL);
+        }
+        let start = Vpn::new(from / PAGE);
+        let source = PageSpan::new(start, start.add(target.count()));
+        let mut done = memory.move_pages(source, target.start, holes);
+        // A page without an area is one of the source, or of the target, as well.
+        done.end = done.end.map_err(|stop| match stop {
+            Halt::Refuse(Error::NoArea(_)) => Error::Invalid.into(),
+            Halt::Refuse(Error::Missing(page)) => Error::NoArea(page).into(),
+            other => other,
+        });
+        self.conclude(range, then, done, told)
+    }
+
+    /// Wakes the threads of the pages that are there now, and tells how many bytes they are.
+    fn conclude(&self, range: Range, then: Then, done: Answered, told: Told<'_>) -> Result<u32> {
         let bytes = done.pages * PAGE;
         if then.wakes && bytes > 0 {
             self.queue.wake(Some(Range { start: range.start, end: range.start + bytes }));
@@ -249,9 +341,13 @@ impl WatcherFile {
             Err(Halt::Refuse(Error::Missing(_))) => Some(Errno::EFAULT),
             Err(stop) => Some(errno(stop)),
         };
-        let number = |error: Errno| -i64::from(error.number());
-        told.put(error.filter(|_| bytes == 0).map_or(bytes, |error| number(error) as u64))?;
-        error.map_or(Ok(0), Err)
+        match error {
+            Some(error) if bytes == 0 => told.fail(error),
+            error => {
+                told.put(bytes)?;
+                error.map_or(Ok(0), Err)
+            }
+        }
     }
 }
 

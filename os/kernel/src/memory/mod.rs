@@ -41,7 +41,7 @@ pub(crate) use limits::{Limits, lend, relieve, set_limits};
 pub(crate) use shared::spaces;
 pub(crate) use shared::{Everyone, Keeper, attachments, is_there, new_segment};
 pub(crate) use space::{
-    Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,
+    ALL, Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,
 };
 pub(crate) use tags::rollovers;
 pub(crate) use watchers::Waits;

@@ -28,7 +28,7 @@ const WINDOW: PageSpan =
     PageSpan { start: Vpn::new(0x10_0000_0000 >> 12), end: Vpn::new(TRAMPOLINE >> 12) };
 
 /// All that a program may map.
-pub(super) const ALL: PageSpan =
+pub(crate) const ALL: PageSpan =
     PageSpan { start: Vpn::new(0), end: Vpn::new(isa::USER_END / PAGE) };
 
 /// The stack's room at the upper end, 16 GiB: the largest stack a program may ask for, and a gap.

@@ -4,7 +4,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use quire::space::{WatchFor, Watched, Watcher};
-use quire::units::{Access, PageSpan};
+use quire::units::{Access, PageSpan, Vpn};
 use quire::{Answer, Answered, Error, Shield, Stop};
 use quire_linux::watch::{Features, Flags, Queue, Told};
 use quire_linux::{Errno, Result, Wake};
@@ -54,8 +54,24 @@ impl Memory {
         u8::try_from(at + 1).ok().and_then(Watcher::new).ok_or(Errno::ENOMEM)
     }
 
-    fn queue(&self, watcher: Watcher) -> Option<Arc<Queue>> {
+    /// The queue of a watcher, if it has not ended.
+    pub(crate) fn queue(&self, watcher: Watcher) -> Option<Arc<Queue>> {
         self.watchers.lock().get(usize::from(watcher.get()) - 1)?.upgrade()
+    }
+
+    /// Makes `queue` that of a watcher.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn set_queue(&self, watcher: Watcher, queue: &Arc<Queue>) -> Result<()> {
+        let (mut watchers, at) = (self.watchers.lock(), usize::from(watcher.get()) - 1);
+        let lacks = (at + 1).saturating_sub(watchers.len());
+        watchers.try_reserve(lacks).map_err(|_| Errno::ENOMEM)?;
+        while watchers.len() <= at {
+            watchers.push(Weak::new());
+        }
+        watchers[at] = Arc::downgrade(queue);
+        Ok(())
     }
 
     /// Tells a watcher of a fault at `address` by thread `tid`, which is registered to be woken.
@@ -118,6 +134,20 @@ impl Memory {
         let left = PageSpan::new(span.start.add(pages), span.end);
         let done = mm().files().answer(self.space(), left, answer, shield);
         Answered { pages: pages + done.pages, end: done.end }
+    }
+
+    /// Moves pages into missing ones as a watcher says, and takes memory from others where that is
+    /// needed.
+    pub(crate) fn move_pages(&self, from: PageSpan, to: Vpn, holes: bool) -> Answered {
+        let mut tries = 0;
+        loop {
+            let done = mm().spaces().move_pages(self.space(), from, to, holes);
+            let lacks = matches!(done.end, Err(Stop::Refuse(Error::NoMemory(_))));
+            if !lacks || tries == TRIES || !shrink() {
+                return done;
+            }
+            tries += 1;
+        }
     }
 
     /// Protects pages from writes, or ends that, and takes memory from others where that is needed.

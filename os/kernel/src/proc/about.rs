@@ -56,6 +56,7 @@ pub(super) fn state(of: &Subject) -> (char, &'static str) {
     }
     match &of.task {
         Some(task) if !queue::is_parked(task.tid) => ('R', "running"),
+        Some(task) if queue::is_deaf(task.tid) => ('D', "disk sleep"),
         _ => ('S', "sleeping"),
     }
 }

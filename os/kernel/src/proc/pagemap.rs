@@ -98,6 +98,8 @@ const SHARED_OR_FILE: u64 = 1 << 61;
 const GUARD: u64 = 1 << 58;
 const EXCLUSIVE: u64 = 1 << 56;
 const WRITTEN: u64 = 1 << 55;
+/// A watcher is told before it is written.
+const PROTECTED: u64 = 1 << 57;
 const FRAME: u64 = (1 << 55) - 1;
 
 /// Words of one batch.
@@ -145,11 +147,15 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
         slots(&mut words, piece.pages, &|at| PRESENT | own | file | (frame + at) & FRAME);
     });
     mm().spaces().runs(memory.space(), pages, &mut |seen| {
+        let is_protected = quire::is_protected(seen);
+        if is_protected {
+            slots(&mut words, seen.pages, &|_| PROTECTED);
+        }
         if let Sight::Marker(marks) = seen.what {
             // The first payload is that of the leaf's first page, which may lie before these.
             let start = seen.pages.start;
             let ahead = start.offset_from(start.align_down(seen.leaf.pages()));
-            slots(&mut words, seen.pages, &|at| marked(marks.first + ahead + at));
+            slots(&mut words, seen.pages, &|at| marked(marks.first + ahead + at, is_protected));
         }
     });
     for area in mm().spaces().areas(memory.space(), pages) {
@@ -168,9 +174,11 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
 
 /// The word of a page that has a marker. On swap: the device in bits 0 to 4, where on the disk in
 /// bits 5 to 54.
-fn marked(payload: u64) -> u64 {
+fn marked(payload: u64, is_protected: bool) -> u64 {
     match SwapEntry::of(payload) {
         Some(entry) => SWAPPED | (entry.slot + 1) << 5 | u64::from(entry.device),
+        // As on Linux, a page that has no more than its protection counts as swapped.
+        None if is_protected => SWAPPED,
         None => GUARD,
     }
 }

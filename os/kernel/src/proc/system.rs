@@ -388,7 +388,6 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let mapped = (census.pages() - census.of_files) * PAGE;
     let [files, shared] = FileBytes::take();
     let total = total_bytes();
-    let block = BLOCK.bytes(memory::PAGE_SHIFT);
     let (swap_all, swap_free, swap_cached) = swap_bytes();
     let lines = [
         ("MemTotal", total),
@@ -435,14 +434,8 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         out.print(format_args!("{name}:{:width$} kB\n", bytes >> 10))
     };
     lines.into_iter().try_for_each(|line| kib(out, line))?;
-    for name in ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"] {
-        let width = 23 - name.len();
-        out.print(format_args!("{name}:{:width$}\n", 0))?;
-    }
-    kib(out, ("Hugepagesize", block))?;
-    [("Hugetlb", 0), ("DirectMap4k", 0), ("DirectMap2M", 0)]
-        .into_iter()
-        .try_for_each(|line| kib(out, line))
+    // No line about reserved folios (`Hugepagesize`): programs would ask for some.
+    [("DirectMap4k", 0), ("DirectMap2M", 0)].into_iter().try_for_each(|line| kib(out, line))
 }
 
 /// `vmstat`: Linux's names where there is one, then the library's own.

@@ -152,3 +152,8 @@ pub(crate) fn idle(hour: Option<u64>) {
 pub(crate) fn is_parked(tid: u32) -> bool {
     PARKED.lock().threads.contains_key(&tid)
 }
+
+/// Whether a thread is parked and no signal but the last wakes it.
+pub(crate) fn is_deaf(tid: u32) -> bool {
+    PARKED.lock().threads.get(&tid).is_some_and(|(thread, _)| thread.reads)
+}

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use quire::units::CpuId;
 use quire_linux::signal::{AltStack, Pending, Set};
+use quire_linux::watch::Notice;
 use quire_linux::{Errno, Wake};
 use spin::mutex::SpinMutex;
 
@@ -51,6 +52,11 @@ pub(crate) enum Resume {
     Futexes(Vec<Arc<Sleeper>>, Option<u64>),
     /// It waits for a child that borrows its memory.
     Borrowed(Arc<Process>),
+    /// It waits until the watchers of its memory know of changes; then it has this result, or is
+    /// made.
+    Told(Vec<Arc<Notice>>, Option<usize>),
+    /// They know, and it is made now.
+    Announced,
 }
 
 impl Resume {

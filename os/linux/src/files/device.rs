@@ -29,6 +29,8 @@ pub enum Device {
     Terminal(Number, Arc<Console>),
     /// The kernel's log: writes appear on the screen.
     Log(Arc<Console>),
+    /// Makes watchers of memory (`userfaultfd`), by `ioctl` alone.
+    Watchers,
     /// There is no device of this number: it cannot be opened.
     Absent(Number),
 }
@@ -43,7 +45,7 @@ pub struct Devices {
 }
 
 /// Names in /dev, and numbers.
-pub(super) const NAMES: [(&str, Number); 9] = [
+pub(super) const NAMES: [(&str, Number); 10] = [
     ("mem", (1, 1)),
     ("null", (1, 3)),
     ("zero", (1, 5)),
@@ -53,6 +55,7 @@ pub(super) const NAMES: [(&str, Number); 9] = [
     ("kmsg", (1, 11)),
     ("tty", (5, 0)),
     ("console", (5, 1)),
+    ("userfaultfd", (10, 126)),
 ];
 
 impl Devices {
@@ -65,6 +68,7 @@ impl Devices {
             (1, 7) => Device::Full,
             (1, 8 | 9) => Device::Random(number, self.random),
             (1, 11) => Device::Log(self.console.clone()),
+            (10, 126) => Device::Watchers,
             (5, 0 | 1) | (4, 64) => Device::Terminal(number, self.console.clone()),
             _ => Device::Absent(number),
         }
@@ -80,6 +84,7 @@ impl Device {
             Self::Zero => (1, 5),
             Self::Full => (1, 7),
             Self::Log(_) => (1, 11),
+            Self::Watchers => (10, 126),
             Self::Random(number, _) | Self::Terminal(number, _) | Self::Absent(number) => *number,
         }
     }
@@ -88,8 +93,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Blocked`](super::Halt::Blocked) and [`Errno::EAGAIN`] from the terminal,
-    /// [`Errno::EINVAL`] from the log, [`Errno::EPERM`] from memory, [`Errno::ENXIO`] if there is
-    /// no such device; the sink's error when it took nothing.
+    /// [`Errno::EINVAL`] from the log and from that of watchers, [`Errno::EPERM`] from memory,
+    /// [`Errno::ENXIO`] if there is no such device; the sink's error when it took nothing.
     pub fn read(
         &self,
         who: &Caller<'_>,
@@ -103,7 +108,7 @@ impl Device {
             Self::Zero | Self::Full => Ok(pour(count, sink, |_| {})?),
             Self::Random(_, fill) => Ok(pour(count, sink, fill)?),
             Self::Terminal(_, console) => console.read(who, nonblocking, count, sink),
-            Self::Log(_) => Err(Errno::EINVAL.into()),
+            Self::Log(_) | Self::Watchers => Err(Errno::EINVAL.into()),
             Self::Absent(_) => Err(Errno::ENXIO.into()),
         }
     }
@@ -111,8 +116,9 @@ impl Device {
     /// Writes what the source has left.
     ///
     /// # Errors
-    /// [`Errno::ENOSPC`] from the full device, [`Errno::EPERM`] from memory, [`Errno::ENXIO`] if
-    /// there is no such device; the source's error when it gave nothing.
+    /// [`Errno::ENOSPC`] from the full device, [`Errno::EPERM`] from memory, [`Errno::EINVAL`] from
+    /// that of watchers, [`Errno::ENXIO`] if there is no such device; the source's error when it
+    /// gave nothing.
     pub fn write(&self, source: &mut dyn Source) -> Result<usize> {
         match self {
             Self::Null | Self::Zero | Self::Random(..) => Ok(source.left()),
@@ -120,6 +126,7 @@ impl Device {
             Self::Memory => Err(Errno::EPERM),
             Self::Terminal(_, console) => console.write(source),
             Self::Log(console) => console.log(source),
+            Self::Watchers => Err(Errno::EINVAL),
             Self::Absent(_) => Err(Errno::ENXIO),
         }
     }

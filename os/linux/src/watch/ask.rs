@@ -12,8 +12,16 @@ bitflags! {
     pub struct Features: u64 {
         /// Writes to protected pages are events.
         const PROTECTED = 1 << 0;
+        /// Children are watched as well, and a fork is told.
+        const FORK = 1 << 1;
+        /// Areas that move are watched as well, and the move is told.
+        const REMAP = 1 << 2;
+        /// Pages whose content goes are told.
+        const REMOVE = 1 << 3;
         /// Missing pages of files in memory are events.
         const MISSING_SHARED = 1 << 5;
+        /// Pages that are unmapped are told.
+        const UNMAP = 1 << 6;
         /// A fault is no event but SIGBUS.
         const SIGBUS = 1 << 7;
         /// Messages name the thread.
@@ -30,6 +38,8 @@ bitflags! {
         const POISON = 1 << 14;
         /// A write to a protected page is no event, and ends its protection.
         const PROTECT_ASYNC = 1 << 15;
+        /// Pages can be moved in.
+        const MOVE = 1 << 16;
     }
 }
 
@@ -76,6 +86,8 @@ pub enum Request {
     Continue,
     /// `UFFDIO_POISON`.
     Poison,
+    /// `UFFDIO_MOVE`.
+    Move,
 }
 
 /// A request with its argument.
@@ -99,6 +111,8 @@ pub enum Ask {
     Continue(Range, Then),
     /// Makes missing pages fail when they are accessed.
     Poison(Range, Then),
+    /// Moves memory from an address to missing pages; with the flag, its holes as well.
+    Move(Range, u64, bool, Then),
 }
 
 /// The effects of an answer besides those on its pages' content.
@@ -120,12 +134,15 @@ const DONT_WAKE: u64 = 1;
 /// Mode of an answer that maps pages: they are protected.
 const MAP_PROTECTED: u64 = 2;
 
+/// Mode of [`Request::Move`]: pages that are missing at the source stay missing.
+const MOVE_HOLES: u64 = 2;
+
 /// Modes of [`Request::Protect`], which has them the other way round.
 const PROTECT: u64 = 1;
 const PROTECT_DONT_WAKE: u64 = 2;
 
 impl Request {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Api,
         Self::Register,
         Self::Unregister,
@@ -135,6 +152,7 @@ impl Request {
         Self::Protect,
         Self::Continue,
         Self::Poison,
+        Self::Move,
     ];
 
     /// Its place among the requests, as masks of them have it; and how many words it has.
@@ -149,6 +167,7 @@ impl Request {
             Self::Protect => (6, 3),
             Self::Continue => (7, 4),
             Self::Poison => (8, 4),
+            Self::Move => (5, 5),
         }
     }
 
@@ -173,6 +192,12 @@ impl Request {
         1 << self.form().0
     }
 
+    /// Whether it maps pages, and tells how many bytes they are.
+    #[must_use]
+    pub const fn maps(self) -> bool {
+        matches!(self, Self::Copy | Self::Zero | Self::Continue | Self::Poison | Self::Move)
+    }
+
     /// How many bytes it reads. Behind them is the word for its answer, if it has one.
     const fn bytes(self) -> usize {
         match self {
@@ -182,7 +207,7 @@ impl Request {
             | Self::Protect
             | Self::Continue
             | Self::Poison => 24,
-            Self::Copy => 32,
+            Self::Copy | Self::Move => 32,
             Self::Unregister | Self::Wake => 16,
         }
     }
@@ -257,6 +282,11 @@ impl Ask {
                 }
                 Self::Copy(range, words[1], then)
             }
+            Request::Move => {
+                let wakes = then(words[3] & !MOVE_HOLES, DONT_WAKE)?;
+                let source = self::range(words[1], words[2], limit, page_bytes)?;
+                Self::Move(range(words[2])?, source.start, words[3] & MOVE_HOLES != 0, wakes)
+            }
         })
     }
 }
@@ -291,6 +321,7 @@ mod tests {
             (Request::Protect, 0xc018_aa06),
             (Request::Continue, 0xc020_aa07),
             (Request::Poison, 0xc020_aa08),
+            (Request::Move, 0xc028_aa05),
         ];
         for (request, number) in numbers {
             assert_eq!(request.number(), number, "{request:?}");
@@ -312,6 +343,10 @@ mod tests {
         let protected = Then { wakes: true, protects: true };
         assert_eq!(of(Request::Copy, [PAGE, 7, 2 * PAGE, 2]), Ok(Ask::Copy(good, 7, protected)));
         assert_eq!(of(Request::Copy, [PAGE, 7, 2 * PAGE, 4]), Err(Errno::EINVAL));
+        let moved = |source, mode| of(Request::Move, [PAGE, source, 2 * PAGE, mode]);
+        assert_eq!(moved(8 * PAGE, 3), Ok(Ask::Move(good, 8 * PAGE, true, silent)));
+        assert_eq!(moved(7, 0), Err(Errno::EINVAL), "the source is whole pages as well");
+        assert_eq!(moved(8 * PAGE, 4), Err(Errno::EINVAL));
         let protect = |mode| of(Request::Protect, [PAGE, 2 * PAGE, mode, 0]);
         let done = |wakes, protects| Ok(Ask::Protect(good, Then { wakes, protects }));
         assert_eq!(

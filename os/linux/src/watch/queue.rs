@@ -8,7 +8,8 @@ use bitflags::bitflags;
 use spin::mutex::SpinMutex;
 
 use super::ask::{Features, Range};
-use crate::files::{Caller, Halt, Outcome, PollEvents, Sink};
+use super::notice::{Change, Notice};
+use crate::files::{Caller, Halt, Object, Outcome, PollEvents, Sink};
 use crate::{Errno, Result, Waiters, Wake};
 
 bitflags! {
@@ -48,6 +49,8 @@ pub struct Queue {
     /// The features that the program has chosen; [`UNSET`] before that.
     features: AtomicU64,
     sleepers: SpinMutex<Vec<Sleeper>>,
+    /// The changes that were not read, the oldest first; `None` once the watcher has ended.
+    notices: SpinMutex<Option<Vec<Arc<Notice>>>>,
     readers: Waiters,
     page_bytes: u64,
     /// It is not told of faults of the kernel's own copies.
@@ -66,6 +69,14 @@ const MESSAGE: usize = 32;
 /// The event of a message: a fault.
 const FAULT: u8 = 0x12;
 
+/// A message of an event, with its words.
+fn message(event: u8, words: [u64; 3]) -> [u8; MESSAGE] {
+    let mut message = [0; MESSAGE];
+    message[0] = event;
+    message[8..].copy_from_slice(words.map(u64::to_ne_bytes).as_flattened());
+    message
+}
+
 impl Queue {
     /// A queue without faults; with `users_only`, of none of the kernel's own copies.
     #[must_use]
@@ -73,10 +84,18 @@ impl Queue {
         Self {
             features: AtomicU64::new(UNSET),
             sleepers: SpinMutex::new(Vec::new()),
+            notices: SpinMutex::new(Some(Vec::new())),
             readers: Waiters::new(),
             page_bytes,
             users_only,
         }
+    }
+
+    /// The queue of a child: without faults, with the same features.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let features = AtomicU64::new(self.features.load(Ordering::Acquire));
+        Self { features, ..Self::new(self.page_bytes, self.users_only) }
     }
 
     /// Whether it is told of faults of the kernel's own copies.
@@ -130,6 +149,51 @@ impl Queue {
         Ok(())
     }
 
+    /// Tells the watcher of a change. `None` if it has ended.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn announce(&self, change: Change) -> Result<Option<Arc<Notice>>> {
+        let notice = Arc::new(Notice::new(change));
+        {
+            let mut notices = self.notices.lock();
+            let Some(notices) = notices.as_mut() else { return Ok(None) };
+            notices.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            notices.push(notice.clone());
+        }
+        self.readers.wake();
+        Ok(Some(notice))
+    }
+
+    /// Whether a change was not read yet: until then, answers would be about what was before it.
+    pub fn is_changing(&self) -> bool {
+        self.waiting().is_some()
+    }
+
+    /// The oldest change that was not read and that a thread waits with.
+    fn waiting(&self) -> Option<Arc<Notice>> {
+        let mut notices = self.notices.lock();
+        let notices = notices.as_mut()?;
+        // A thread that was killed does not wait.
+        notices.retain(|notice| Arc::strong_count(notice) > 1);
+        notices.first().cloned()
+    }
+
+    /// A change was read: its thread goes on.
+    fn done_with(&self, read: &Arc<Notice>) {
+        if let Some(notices) = self.notices.lock().as_mut() {
+            notices.retain(|notice| !Arc::ptr_eq(notice, read));
+        }
+        read.is_over();
+    }
+
+    /// The watcher ends: all threads go on.
+    pub fn close(&self) {
+        let notices = self.notices.lock().take();
+        notices.iter().flatten().for_each(|notice| notice.is_over());
+        self.wake(None);
+    }
+
     /// A thread does not wait any more.
     pub fn forget(&self, tid: u32) {
         self.sleepers.lock().retain(|sleeper| sleeper.told.tid != tid);
@@ -151,17 +215,19 @@ impl Queue {
         woken.iter().filter_map(|sleeper| sleeper.who.upgrade()).for_each(|who| who.wake());
     }
 
-    /// Reads the messages of faults that were not read, at most `count` bytes.
+    /// Reads the messages of faults and changes that were not read, at most `count` bytes. `file`
+    /// makes the number of a child's file.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] before features are chosen, or when `count` has no room for a message;
-    /// [`Errno::EAGAIN`] if `nonblocking`, [`Halt::Blocked`], the sink's.
+    /// [`Errno::EAGAIN`] if `nonblocking`, [`Halt::Blocked`], the sink's, those of `file`.
     pub fn read(
         &self,
         who: &Caller<'_>,
         nonblocking: bool,
         count: usize,
         sink: &mut dyn Sink,
+        file: &mut dyn FnMut(&Arc<dyn Object>) -> Result<u32>,
     ) -> Outcome<usize> {
         let features = self.features()?;
         if count < MESSAGE {
@@ -177,6 +243,20 @@ impl Queue {
             if let Err(error) = sink.put(&self.message(told, features)) {
                 self.unread(told);
                 return if done > 0 { Ok(done) } else { Err(error.into()) };
+            }
+            done += MESSAGE;
+        }
+        while done + MESSAGE <= count
+            && let Some(notice) = self.waiting()
+        {
+            let put = notice
+                .change
+                .words(file)
+                .and_then(|(number, words)| sink.put(&message(number, words)));
+            match put {
+                Err(error) if done == 0 => return Err(error.into()),
+                Err(_) => break,
+                Ok(()) => self.done_with(&notice),
             }
             done += MESSAGE;
         }
@@ -210,12 +290,7 @@ impl Queue {
             false => told.address & !(self.page_bytes - 1),
         };
         let tid = if features.contains(Features::THREAD_ID) { told.tid } else { 0 };
-        let mut message = [0; MESSAGE];
-        message[0] = FAULT;
-        message[8..16].copy_from_slice(&told.flags.bits().to_ne_bytes());
-        message[16..24].copy_from_slice(&address.to_ne_bytes());
-        message[24..28].copy_from_slice(&tid.to_ne_bytes());
-        message
+        message(FAULT, [told.flags.bits(), address, tid.into()])
     }
 
     /// The events now: it can be read when there is a message.
@@ -223,7 +298,8 @@ impl Queue {
         if self.features().is_err() {
             return PollEvents::ERR;
         }
-        match self.sleepers.lock().iter().any(|sleeper| !sleeper.is_read) {
+        let faults = self.sleepers.lock().iter().any(|sleeper| !sleeper.is_read);
+        match faults || self.is_changing() {
             true => PollEvents::IN | PollEvents::RDNORM,
             false => PollEvents::empty(),
         }
@@ -263,7 +339,7 @@ mod tests {
         let may = &crate::credentials::ROOT;
         let who = Caller { pid: 1, tid: 1, may, now: Time::default(), wake: &wake };
         let mut bytes = Vec::new();
-        queue.read(&who, true, count, &mut bytes).map(|_| bytes)
+        queue.read(&who, true, count, &mut bytes, &mut |_| Ok(9)).map(|_| bytes)
     }
 
     fn told(address: u64, tid: u32) -> Told {
@@ -277,7 +353,7 @@ mod tests {
         assert_eq!(queue.readiness(), PollEvents::ERR);
         assert_eq!(read(&queue, 32), Err(Errno::EINVAL.into()));
         assert_eq!(queue.choose(0xab, 0), Err(Errno::EINVAL));
-        assert_eq!(queue.choose(0xaa, 1 << 1), Err(Errno::EINVAL));
+        assert_eq!(queue.choose(0xaa, 1 << 4), Err(Errno::EINVAL));
         assert_eq!(queue.choose(0xaa, 1 << 8), Ok(()));
         assert_eq!(queue.choose(0xaa, 1 << 8), Err(Errno::EINVAL));
         assert_eq!(queue.features(), Ok(Features::THREAD_ID));
@@ -303,6 +379,33 @@ mod tests {
         assert_eq!((woken(&own[0]), woken(&own[1])), (1, 0));
         queue.wake(None);
         assert_eq!((woken(&own[0]), woken(&own[1])), (1, 1));
+    }
+
+    #[test]
+    fn d8_a_change_is_told_after_the_faults_and_its_thread_goes_on_then() {
+        let queue = Queue::new(4096, false);
+        queue.choose(0xaa, 0).unwrap();
+        let own = Arc::new(Count::default());
+        let who: Arc<dyn Wake> = own.clone();
+        let gone = Range { start: 0x4000, end: 0x6000 };
+        let notice = queue.announce(Change::Unmap(gone)).unwrap().unwrap();
+        assert!(queue.is_changing());
+        assert_eq!(notice.wait(&who), Ok(false));
+        queue.tell(told(0x5123, 7), &who).unwrap();
+        assert_eq!(read(&queue, 32).map(|bytes| bytes[0]), Ok(0x12));
+        assert_eq!((woken(&own), queue.readiness()), (0, PollEvents::IN | PollEvents::RDNORM));
+        let bytes = read(&queue, 64).unwrap();
+        assert_eq!((bytes.len(), bytes[0]), (32, 0x16));
+        assert_eq!(bytes[8..], [0x4000_u64, 0x6000, 0].map(u64::to_ne_bytes).as_flattened()[..]);
+        assert_eq!((woken(&own), notice.wait(&who)), (1, Ok(true)));
+        assert!(!queue.is_changing());
+        // A thread that was killed does not wait, and a watcher that ended hears nothing.
+        drop(queue.announce(Change::Remove(gone)).unwrap());
+        assert!(!queue.is_changing());
+        let last = queue.announce(Change::Remap { from: 1, to: 2, bytes: 3 }).unwrap().unwrap();
+        queue.close();
+        assert_eq!(last.wait(&who), Ok(true));
+        assert!(queue.announce(Change::Remove(gone)).unwrap().is_none());
     }
 
     #[test]
