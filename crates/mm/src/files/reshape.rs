@@ -98,13 +98,11 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         }
     }
 
-    /// Whether an area of a space maps some of `pages` where writes to the file are tracked, or
-    /// pages may be protected: only its leaves record that.
+    /// Whether an area of a space maps some of `pages` where writes to the file are tracked: only
+    /// its leaves record that.
     fn is_tracked(&self, space: &Space<A>, pages: FilePages) -> bool {
         let tells = AreaFlags::TRACKED | AreaFlags::SHARED;
-        let is_told =
-            |flags: AreaFlags| flags.contains(tells) || flags.contains(AreaFlags::WATCH_WRITE);
-        self.showing(space, pages).any(|(area, _)| is_told(area.flags))
+        self.showing(space, pages).any(|(area, _)| area.flags.contains(tells))
     }
 
     /// The areas of a space that map some of `pages` of a file, and the place in each.

@@ -78,6 +78,10 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         self.runs(span, |found| match found.run.what {
             What::Leaf { frame, attrs, .. } if !is_foreign(attrs) && !found.is_cut() => {
                 let taken = found.table.take_folios(found.run, frame, gather, such);
+                #[cfg(feature = "watch")]
+                if attrs.contains(WATCHED) {
+                    found.keep_shield();
+                }
                 // Frames that are no folio are passed.
                 let done = taken == found.pages.count() || !gather.is_full();
                 if done { Step::Next } else { Step::Stop(found.pages.start.add(taken)) }
@@ -174,15 +178,28 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         let is_file = |folio| folios.known(folio).0.contains(FolioFlags::CACHED);
         let stay = folios.of(frame).is_some_and(is_file);
         let taken = table.take_folios(run, frame, gather, |_| true);
-        let entries = (taken >> table.unit().get()) as usize;
         #[cfg(feature = "watch")]
         if stay {
-            table.mark(run.index, entries, Marks::watched(pages.start, true));
+            self.keep_shield();
         }
-        took.entries += entries as u64;
+        took.entries += taken >> table.unit().get();
         match taken {
             0 if gather.is_full() => Step::Stop(pages.start),
             taken => Step::To(pages.start.add(taken)),
+        }
+    }
+
+    /// The pages of the run that were taken wait for their watcher as before: markers say so.
+    #[cfg(feature = "watch")]
+    fn keep_shield(&self) {
+        let (table, mut at) = (self.table, self.pages.start);
+        while at < self.pages.end {
+            let (run, end) = table.run_in(at, self.pages.end);
+            if run.what == What::Absent {
+                let entries = table.entries(PageSpan::new(at, end));
+                table.mark(entries.start, entries.len(), Marks::watched(at, true));
+            }
+            at = end;
         }
     }
 }

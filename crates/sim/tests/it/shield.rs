@@ -1,7 +1,7 @@
 //! Write-protection for watchers (D8), beside a model that goes page by page.
 
 use proptest::prelude::*;
-use quire::cache::Store;
+use quire::cache::{FilePages, Store};
 use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space, Watch, WatchFor, Watcher};
 use quire::table::{Seen, Sight};
@@ -278,6 +278,13 @@ fn shared_twice<A: Arch>(config: Config) {
         mm.reclaim().reclaim(pages, &[&space][..]);
         assert_eq!(program.read(page::<A>(3)), Ok(4), "{}", A::NAME);
         assert!(is_told(3) && is_told(4), "{}", A::NAME);
+        verify(mm, &[&space]);
+        // Nor does a hole in the file, whose memory is free.
+        let free = mm.phys().free_frames();
+        mm.files().punch(file, FilePages::new(0, block / 2), &[&space][..]).unwrap();
+        assert_eq!(mm.phys().free_frames(), free + block / 2, "{}", A::NAME);
+        assert_eq!(program.read(page::<A>(2)), Ok(0), "{}", A::NAME);
+        assert!(is_told(2) && is_told(1) && is_told(block - 1), "{}", A::NAME);
         verify(mm, &[&space]);
         shield(3, 1, Shield::Off);
         assert!(program.write(page::<A>(3), 9).is_ok() && is_told(4), "{}", A::NAME);
