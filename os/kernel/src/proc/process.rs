@@ -26,9 +26,13 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// A whole process.
+    /// A whole process; or one thread, by its tid, which no directory lists.
     fn process(pid: u32) -> Result<Self> {
-        let process = find(pid).ok_or(Errno::ENOENT)?;
+        let Some(process) = find(pid) else {
+            let task = find_task(pid).ok_or(Errno::ENOENT)?;
+            let process = task.process.clone();
+            return Ok(Self { process, task: Some(task), id: pid, is_thread: true });
+        };
         let task = process.threads.lock().first().cloned();
         Ok(Self { process, task, id: pid, is_thread: false })
     }

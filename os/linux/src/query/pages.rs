@@ -95,7 +95,7 @@ impl PageScan {
             && scan.flags & !(PROTECT | MUST_PROTECT) == 0
             && masks & !Category::all().bits() == 0
             && scan.start.is_multiple_of(page_bytes)
-            && (scan.vec == 0) == (scan.vec_len == 0);
+            && (scan.vec != 0 || scan.vec_len == 0);
         if !is_good {
             return Err(Errno::EINVAL);
         }
@@ -105,6 +105,10 @@ impl PageScan {
             return Err(Errno::EFAULT);
         }
         scan.end = scan.end.next_multiple_of(page_bytes);
+        if scan.vec_len == 0 {
+            // Without room it is a scan that tells nothing.
+            scan.vec = 0;
+        }
         Ok(scan)
     }
 
@@ -264,7 +268,8 @@ mod tests {
         assert_eq!(scan(|scan| scan.flags = 4), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.start = 1), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.any_of = 1 << 10), Err(Errno::EINVAL));
-        assert_eq!(scan(|scan| scan.vec_len = 0), Err(Errno::EINVAL));
+        assert_eq!(scan(|scan| scan.vec = 0), Err(Errno::EINVAL));
+        assert_eq!(scan(|scan| scan.vec_len = 0).map(|scan| scan.vec), Ok(0));
         assert_eq!(scan(|scan| scan.start = 65 * PAGE), Err(Errno::EFAULT));
         assert_eq!(scan(|scan| scan.end = 1 << 48), Err(Errno::EFAULT));
         assert_eq!(scan(|scan| scan.vec = u64::MAX), Err(Errno::EFAULT));
