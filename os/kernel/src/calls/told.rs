@@ -16,7 +16,7 @@ use quire::Move;
 use quire::space::{At, Watch};
 use quire::units::PageSpan;
 use quire_linux::watch::{Change, Features, Notice, Queue, Range};
-use quire_linux::{Errno, Result};
+use quire_linux::{Errno, Result, Wake};
 
 use super::watch::{WatcherFile, range};
 use crate::memory::{Memory, PAGE, mm};
@@ -169,18 +169,14 @@ fn tell(thread: &mut Thread, told: Changes, result: Option<usize>) -> Answer {
 /// A call that waits for watchers is made again: its result, if they know, or that it still waits.
 /// `None` where the call itself is to be made now.
 pub(crate) fn again(thread: &mut Thread) -> Option<Answer> {
-    let Resume::Told(mut notices, result) = core::mem::take(&mut thread.resume) else {
-        return None;
-    };
-    let who = thread.waker();
+    let Resume::Told(notices, result) = &mut thread.resume else { return None };
+    let who: Arc<dyn Wake> = thread.task.clone();
     // Without memory for a waiter the call does not wait.
     notices.retain(|notice: &Arc<Notice>| !notice.wait(&who).unwrap_or(true));
     if !notices.is_empty() {
-        thread.resume = Resume::Told(notices, result);
         return Some(Err(Stop::Read));
     }
-    if result.is_none() {
-        thread.resume = Resume::Announced;
-    }
+    let result = *result;
+    thread.resume = Resume::Announced;
     result.map(Ok)
 }

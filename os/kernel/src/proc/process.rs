@@ -88,6 +88,10 @@ impl Numbers for Processes {
         processes(from).map(|process| process.pid)
     }
 
+    fn has(&self, pid: u32) -> bool {
+        find(pid).is_some() || find_task(pid).is_some()
+    }
+
     fn inode(&self, pid: u32) -> u64 {
         u64::from(pid) << 32
     }

@@ -215,6 +215,11 @@ pub(super) trait Numbers: Send + Sync + 'static {
     /// The lowest number from `from` on that is there.
     fn next(&self, from: u32) -> Option<u32>;
 
+    /// Whether a number is there: perhaps one that the directory does not list.
+    fn has(&self, number: u32) -> bool {
+        self.next(number) == Some(number)
+    }
+
     /// The inode number of entry `number`.
     fn inode(&self, number: u32) -> u64;
 
@@ -251,7 +256,7 @@ impl<N: Numbers> Many<N> {
 impl<N: Numbers> Directory for Many<N> {
     fn lookup(&self, who: &Caller<'_>, name: &[u8]) -> Result<Entry> {
         let Some(number) = Self::number(name) else { return self.rows.lookup(who, name) };
-        if self.of.next(number) != Some(number) {
+        if !self.of.has(number) {
             return Err(Errno::ENOENT);
         }
         let mode = if N::KIND == Kind::Directory { 0o555 } else { 0o444 };
