@@ -23,7 +23,6 @@ mod fork;
 mod frames;
 mod guard;
 mod lazy;
-#[cfg(feature = "watch")]
 mod moved;
 mod outcome;
 mod remap;

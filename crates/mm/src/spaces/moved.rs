@@ -65,6 +65,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         // A leaf may reach across the new end.
         change.complete(|section| section.prepare_move(from, there, 2))?;
         let mut left = from;
+        #[cfg(feature = "watch")]
         change.unmark_watched(there);
         change.complete(|section| section.prepare_tables(&mut left, from.start, to))?;
         space.note(Ever::Moved);
