@@ -24,7 +24,7 @@ const fn watched(name: &'static str, args: &'static [&'static str], seconds: u64
 }
 
 /// All, from the least demanding on.
-pub(super) const PROGRAMS: [Program; 27] = [
+pub(super) const PROGRAMS: [Program; 25] = [
     program("map_fixed_noreplace", 60),
     program("madv_populate", 60),
     program("map_populate", 60),
@@ -48,8 +48,6 @@ pub(super) const PROGRAMS: [Program; 27] = [
     watched("uffd-unit-tests", &[], 240),
     watched("uffd-stress", &["anon", "20", "16"], 240),
     watched("uffd-wp-mremap", &[], 120),
-    program("rmap", 120),
-    program("pfnmap", 60),
     program("khugepaged", 300),
     program("cow", 600),
 ];

@@ -164,6 +164,10 @@ impl<'s> Regions<'s> {
         if self.end.is_some() || start >= end || !self.scan.matches(page.bits()) {
             return;
         }
+        if self.pages == 0 {
+            self.end = Some(start);
+            return;
+        }
         let count = ((end - start) / self.page_bytes).min(self.pages);
         let stop = start + count * self.page_bytes;
         let categories = page.bits() & self.scan.returned;
@@ -184,7 +188,7 @@ impl<'s> Regions<'s> {
             }
         }
         self.pages -= count;
-        if self.pages == 0 {
+        if stop < end {
             self.end = Some(stop);
         }
     }
@@ -201,7 +205,7 @@ impl<'s> Regions<'s> {
         self.pages
     }
 
-    /// Where no more could be taken, if that was before the end.
+    /// The first page that matches and was not taken, if there is one.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
         self.end
@@ -258,6 +262,7 @@ mod tests {
         let mut all = Regions::new(&few, 8, 2, PAGE).unwrap();
         all.add(0, 8 * PAGE, Category::PRESENT);
         assert_eq!(all.found(), [Region { start: 0, end: 2 * PAGE, categories: 8 }]);
+        assert_eq!(regions(&few, 8, &[8, 4, 8, 4]).1, None, "nothing more matches");
         let nowhere = scan(|scan| (scan.vec, scan.vec_len, scan.max_pages) = (0, 0, 3)).unwrap();
         assert_eq!(regions(&nowhere, 0, &pages), (vec![], Some(3)));
     }
