@@ -252,6 +252,31 @@ fn d8_a_watch_goes_with_moves_and_to_children_if_it_asks_for_that() {
     });
 }
 
+#[cfg(feature = "watch")]
+#[test]
+fn d8_moved_pages_are_not_protected_and_count_as_written() {
+    with(|scene| {
+        scene.map(false);
+        scene.watch(span(0, 64), WatchFor::MISSING | WatchFor::WRITE);
+        assert_eq!(scene.zero(span(0, 8)), (8, None));
+        let spaces = scene.mm.spaces();
+        spaces.write_protect(scene.space, span(0, 64), Shield::All).expect("watched");
+        spaces.track(scene.space, span(0, 64)).expect("memory");
+        // Nor does a marker of an absent page keep a page out.
+        let done = spaces.move_pages(scene.space, span(1, 6), START.add(33), false);
+        assert_eq!((done.pages, done.end), (5, Ok(())));
+        let area = spaces.areas(scene.space, span(33, 34)).next().expect("it is mapped");
+        let mut written = 0;
+        spaces.runs(scene.space, span(33, 38), &mut |seen| {
+            written += if crate::is_written(&area, seen) { seen.pages.count() } else { 0 };
+        });
+        assert_eq!(written, 5);
+        assert_eq!(scene.event(35, Access::Write), None);
+        assert_eq!(scene.event(7, Access::Write), Some(WatchFor::WRITE));
+        assert_eq!(scene.event(2, Access::Read), Some(WatchFor::MISSING));
+    });
+}
+
 #[test]
 fn d8_a_move_ends_at_the_first_page_that_is_missing_or_there() {
     with(|scene| {
