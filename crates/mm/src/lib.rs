@@ -142,6 +142,8 @@ pub mod inject;
 #[cfg(doctest)]
 mod doors;
 
+#[cfg(feature = "files")]
+pub use base::PoolCounts;
 pub use base::{AllSpaces, Errno, Error, Need, Stop};
 #[cfg(feature = "reclaim")]
 pub use base::{Group, Groups};

@@ -78,6 +78,9 @@ pub const STACK_BYTES: u64 = 8 << 20;
 /// Linux does on x86-64.
 pub const EVICT_FLUSH_PAGES: u64 = 32;
 
+/// How many pools of reserved folios there may be, each of another size.
+pub const POOLS_MAX: usize = if cfg!(feature = "files") { 4 } else { 0 };
+
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;
 

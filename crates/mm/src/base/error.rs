@@ -46,6 +46,9 @@ pub enum Error {
     /// There is no such file, or no room for one more.
     #[cfg(feature = "files")]
     NoFile,
+    /// The pool of folios of this order has none that is free and not promised.
+    #[cfg(feature = "files")]
+    NoReserved(Order),
     /// The group has reached its limit: [relieve](crate::Reclaim::relieve) it, and try again.
     OverLimit(GroupId),
     /// There is no such group, or no room for one more.
@@ -92,8 +95,8 @@ impl Error {
     /// The number that Linux returns for this error in a memory system call. A fault that fails
     /// with [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead:
     /// SIGSEGV with `SEGV_MAPERR`, as with [`Guarded`](Error::Guarded), or `SEGV_ACCERR`; with
-    /// [`Poisoned`](Error::Poisoned), [`Missing`](Error::Missing) and [`Failed`](Error::Failed) it
-    /// is SIGBUS.
+    /// [`Poisoned`](Error::Poisoned), [`Missing`](Error::Missing), [`Failed`](Error::Failed) and
+    /// `NoReserved` it is SIGBUS.
     pub const fn errno(self) -> Errno {
         match self {
             Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) | Error::OverLimit(_) => {
@@ -104,6 +107,8 @@ impl Error {
             Error::Denied(..) | Error::Guarded(_) | Error::Marked(..) | Error::Missing(_) => {
                 Errno::EFAULT
             }
+            #[cfg(feature = "files")]
+            Error::NoReserved(_) => Errno::ENOMEM,
             #[cfg(feature = "files")]
             Error::InUse(_) => Errno::EBUSY,
             #[cfg(feature = "files")]
@@ -160,6 +165,8 @@ impl fmt::Display for Error {
             Error::NoGroup => f.write_str("no such group, or no room for one more"),
             #[cfg(feature = "files")]
             Error::NoFile => f.write_str("no such file, or no room for one more"),
+            #[cfg(feature = "files")]
+            Error::NoReserved(order) => write!(f, "the pool has no folio of {order} left"),
             Error::NotForeign(frame) => write!(f, "{frame} is the library's, or none that exists"),
             Error::NoMemoryType(memory) => write!(f, "no mapping can be {memory:?} memory here"),
             Error::Poisoned(frame) => Poisoned { frame: *frame }.fmt(f),

@@ -6,6 +6,8 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_units::Order;
 
+#[cfg(feature = "files")]
+use super::Pools;
 use super::{Demand, Error, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
@@ -31,6 +33,8 @@ pub(crate) struct Base<'m, A, H> {
     pub(crate) groups: Groups<'m>,
     pub(crate) demand: Demand,
     #[cfg(feature = "files")]
+    pub(crate) pools: Pools,
+    #[cfg(feature = "files")]
     pub(crate) files: &'m [File],
     #[cfg(feature = "swap")]
     pub(crate) swaps: &'m [Swap],
@@ -38,7 +42,7 @@ pub(crate) struct Base<'m, A, H> {
 }
 
 crate::sync::names!([A, H] Base<'_, A, H>, "base" { policy, file_policy, groups, demand }
-    + phys + counters + files + swaps);
+    + phys + counters + pools + files + swaps);
 
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// A block of `order`: from the free lists, or with `hard` by all means. A block too large for

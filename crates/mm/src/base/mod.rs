@@ -6,6 +6,7 @@
 //!   settle                       one flush, then frees frames and swap slots
 //!   demand                       which folio sizes faults lack
 //!   groups                       how many frames a group of spaces may still map
+//!   pools                        folios that are kept for one use
 //!   stores                       files and swap devices by number
 //! ```
 //!
@@ -30,6 +31,13 @@ mod groups;
 mod groups;
 mod memory;
 #[cfg(feature = "files")]
+mod pools;
+#[cfg(not(feature = "files"))]
+#[path = "no_pools.rs"]
+mod reserve;
+#[cfg(feature = "files")]
+mod reserve;
+#[cfg(feature = "files")]
 mod stores;
 #[cfg(not(feature = "swap"))]
 #[path = "no_marks.rs"]
@@ -49,6 +57,10 @@ pub use groups::{Group, Groups};
 #[cfg(feature = "swap")]
 pub(crate) use marks::{Device, Keep};
 pub(crate) use memory::Base;
+#[cfg(feature = "files")]
+pub use pools::PoolCounts;
+#[cfg(feature = "files")]
+pub(crate) use pools::Pools;
 pub use stop::{Need, Stop};
 #[cfg(feature = "swap")]
 pub(crate) use stores::folios_in;

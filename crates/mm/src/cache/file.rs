@@ -19,6 +19,17 @@ pub enum Store {
     /// The embedder reads them, and writes dirty ones: the slots of a swap device, which
     /// [`Paging::swap_on`](crate::Paging::swap_on) makes a file of. No area shows them.
     Swap = 4,
+    /// Nowhere, as [`Memory`](Self::Memory); and its pages are in folios of one size out of a
+    /// [pool](crate::Files::open_pool), which stay in memory (hugetlbfs).
+    Reserved = 5,
+}
+
+impl Store {
+    /// Whether missing pages are zero, and written ones are nowhere else.
+    #[inline]
+    pub(crate) fn is_memory(self) -> bool {
+        matches!(self, Store::Memory | Store::Reserved)
+    }
 }
 
 /// A file whose pages are in memory, or could be. The embedder lends an array of them;
@@ -97,8 +108,21 @@ impl File {
             2 => Some(Store::ReadOnly),
             3 => Some(Store::ReadWrite),
             4 => Some(Store::Swap),
+            5 => Some(Store::Reserved),
             _ => None,
         }
+    }
+
+    /// Whether missing pages are zero, and written ones are nowhere else.
+    #[inline]
+    pub(crate) fn is_memory(&self) -> bool {
+        self.store().is_some_and(Store::is_memory)
+    }
+
+    /// The order of the pool's folios that its pages are in; `None` for a file without a pool.
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<Order> {
+        (self.store() == Some(Store::Reserved)).then(|| self.smallest())
     }
 
     /// The right to move its pages to other folios. A CPU that waits for it obeys flushes.

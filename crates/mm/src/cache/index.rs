@@ -137,6 +137,12 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         }
     }
 
+    /// The first block that has a page in `pages` and to which a reserved folio is promised.
+    pub(crate) fn next_promised(&self, pages: FilePages) -> Option<FilePages> {
+        let is_promised = |entry| matches!(entry, Entry::Note { note: Note::Promised, .. });
+        self.next_such(pages, is_promised).map(|(_, at)| at)
+    }
+
     /// The first entry with content of a page in `pages`, in memory or elsewhere, and its pages.
     pub(crate) fn next_content(&self, pages: FilePages) -> Option<(Entry, FilePages)> {
         self.next_such(pages, Entry::has_content)
@@ -203,7 +209,13 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         let _ = self.put(page, Entry::Note { note, order }, &mut None);
     }
 
-    fn put(&self, page: u64, entry: Entry, spare: &mut Option<FrameRun>) -> Result<(), InsertLack> {
+    /// The same for any entry of a block.
+    pub(crate) fn put(
+        &self,
+        page: u64,
+        entry: Entry,
+        spare: &mut Option<FrameRun>,
+    ) -> Result<(), InsertLack> {
         let order = entry.order();
         debug_assert!(page.is_multiple_of(order.pages()) && page < FILE_PAGES_MAX);
         let level = Self::level_of(order);
@@ -441,6 +453,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             // The root's word has no dirty mark to copy: assume dirty, and let a scan find out.
             Entry::Node { node, .. } => (node.level + 1, root.with_dirty(true)),
             Entry::Folio { .. } | Entry::Away { .. } => (Self::level_of(root.order()), root),
+            Entry::Note { note, .. } if !note.is_hint() => (Self::level_of(root.order()), root),
             Entry::Empty | Entry::Note { .. } => {
                 (level.max(Tree::<A, H>::height(page)), Entry::Empty)
             }

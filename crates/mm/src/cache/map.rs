@@ -4,7 +4,7 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Pfn, Prot};
 
-use super::{Entry, FilePages, Index, Store, identity};
+use super::{Entry, FilePages, Index, identity};
 use crate::fault::FilePage;
 use crate::folio::{Folio, FolioFlags, Folios};
 use crate::space::{AreaFlags, View};
@@ -63,8 +63,7 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
 /// The attributes of the leaves: COW, so that the first write faults, except where a shared file
 /// lives in memory alone and has no dirty pages to write back.
 fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Attrs {
-    let free =
-        fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory);
+    let free = fault.area.flags.contains(AreaFlags::SHARED) && index.file.is_memory();
     let attrs = Attrs::user(fault.area.prot) | Attrs::YOUNG;
     if fault.shields {
         return shielded(attrs);
@@ -107,16 +106,14 @@ struct Work<'w, 'a, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
+    /// Maps the folio of the page that faulted by leaves of `order`, as far as the area, the table
+    /// and the file have whole blocks.
     fn map_block(&mut self, order: Order) {
-        let block = PageSpan::block(self.fault.page, order);
-        let at = self.locked.index(block.start);
-        if self.locked.word(at) != 0 {
-            return;
-        }
         let (Entry::Folio { folio, .. }, all) = self.index.find(self.fault.at) else { return };
-        if let Some(frame) = self.take(folio, all, FilePages::block(self.fault.at, order)) {
-            self.put(block, frame, folio, self.attrs);
-        }
+        let room = self.fault.area.span.intersect(self.locked.reach());
+        let end = self.fault.page_of(self.index.file.pages(), room).align_down(order.pages());
+        let start = room.start.align_up(order.pages()).unwrap_or(end);
+        self.map_folio(folio, all, PageSpan::new(start, end.max(start)));
     }
 
     fn map_pages(&mut self, around: PageSpan) {

@@ -78,7 +78,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
 
     /// Forgets all notes of `pages`, and calls `free` with the frames of empty nodes.
     pub(crate) fn prune(&self, pages: FilePages, free: &mut impl FnMut(FrameRun)) {
-        self.prune_such(pages, &|_| true, free);
+        self.prune_such(pages, &Note::is_hint, free);
     }
 
     /// The same, but forgets only `such` notes.

@@ -38,6 +38,10 @@ pub(crate) enum Note {
     Small,
     /// The page could not be read, and no caller has got the error yet.
     Failed,
+    /// A reserved folio is promised for them.
+    Promised,
+    /// A CPU is about to give them a reserved folio.
+    Claimed,
     /// They were in one folio, which left memory at this time of the reclaim clock.
     Left(u64),
 }
@@ -117,12 +121,19 @@ const fn clamped(order: u8) -> Order {
 }
 
 impl Note {
+    /// Whether it may be lost: it is a hint, and no record of a reserved folio.
+    pub(super) const fn is_hint(self) -> bool {
+        !matches!(self, Note::Promised | Note::Claimed)
+    }
+
     const fn number(self) -> u64 {
         match self {
             Note::Small => 0,
             Note::Failed => 1,
+            Note::Promised => 2,
+            Note::Claimed => 3,
             // As many bits as fit; the clock counts pages and stays below.
-            Note::Left(at) => (at & (u64::MAX >> (REST_AT + 1))) + 2,
+            Note::Left(at) => (at & (u64::MAX >> (REST_AT + 1))) + 4,
         }
     }
 
@@ -130,7 +141,9 @@ impl Note {
         match number {
             0 => Note::Small,
             1 => Note::Failed,
-            at => Note::Left(at - 2),
+            2 => Note::Promised,
+            3 => Note::Claimed,
+            at => Note::Left(at - 4),
         }
     }
 }

@@ -4,7 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::{Miscount, Violation};
-use crate::cache::{Entry, FileId, FilePages, identity, root_of};
+use crate::cache::{Entry, FileId, FilePages, Note, identity, root_of};
 use crate::folio::{Folio, FolioFlags, Folios};
 use crate::mm::Mm;
 use crate::phys::Kind;
@@ -24,6 +24,8 @@ pub struct FileReport {
     pub dirty: u64,
     /// Pages that have left memory.
     pub away: u64,
+    /// Blocks to which a reserved folio is promised.
+    pub promised: u64,
 }
 
 /// Verifies one file: the identity and the word count of each node of its index; that its folios
@@ -41,7 +43,8 @@ pub fn file<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, id: FileId) -> Result<FileR
         Entry::Node { node, .. } => walk.node(node, 0).map(drop)?,
         Entry::Folio { folio, .. } => walk.folio(folio, 0)?,
         Entry::Away { .. } => walk.away(root_of(file), 0)?,
-        Entry::Empty | Entry::Note { .. } => {}
+        Entry::Note { note, .. } => walk.note(note),
+        Entry::Empty => {}
     }
     let counted = Miscount::check(file.cached(), report.pages);
     counted.map_err(|count| Violation::FilePages(id, count)).and(Ok(report))
@@ -92,12 +95,17 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
                     dirty |= marked;
                 }
                 Entry::Away { .. } => self.away(entry, page)?,
-                Entry::Empty | Entry::Note { .. } => {}
+                Entry::Note { note, .. } => self.note(note),
+                Entry::Empty => {}
             }
         }
         let counted = slot.counts.load(Ordering::Relaxed);
         let counted = Miscount::check(counted, found);
         counted.map_err(|count| Violation::Present(frame, count)).and(Ok(dirty))
+    }
+
+    fn note(&mut self, note: Note) {
+        self.report.promised += u64::from(note == Note::Promised);
     }
 
     fn away(&mut self, entry: Entry, page: u64) -> Result<(), Violation> {

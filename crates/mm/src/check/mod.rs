@@ -29,6 +29,7 @@
 //! | I12: mapped pages counted = entries found | [`system`] |
 //! | I10: a swap slot counts the entries that refer to it; an exclusive one is alone | [`system`] |
 //! | a file's folios are at their index places, and carry their identities | [`file()`] |
+//! | I20: a pool has the folios that it promised | [`system`] |
 //! | no frame lost, none owned twice | [`system`] |
 
 mod extents;

@@ -9,7 +9,11 @@ use super::file;
 #[cfg(feature = "swap")]
 use super::swap::check_swap;
 use super::{Leaf, Miscount, Violation, leaves, space};
+#[cfg(feature = "files")]
+use crate::cache::File;
 use crate::folio::{Counts, Folio, FolioFlags, Folios};
+#[cfg(feature = "files")]
+use crate::limits::ORDERS;
 use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
 use crate::space::{AreaFlags, Space};
@@ -72,11 +76,17 @@ pub fn system<A: Arch, H: Hardware>(
         found.mapped += report.pages - report.foreign;
     }
     #[cfg(feature = "files")]
+    let mut promised = [0; ORDERS];
+    #[cfg(feature = "files")]
     for id in mm.files().ids() {
         let report = file(mm, id)?;
+        let order = mm.files().get(id).map_or(Order::ZERO, File::smallest);
+        promised[order.index()] += report.promised;
         found.index += report.nodes;
         found.of_files += report.folios;
     }
+    #[cfg(feature = "files")]
+    check_pools(mm, &promised)?;
     let totals = records(mm.allocator().meta())?;
     Miscount::check(totals.index, found.index).map_err(Violation::IndexNodes)?;
     Miscount::check(totals.of_files, found.of_files).map_err(Violation::FileFolios)?;
@@ -91,6 +101,25 @@ pub fn system<A: Arch, H: Hardware>(
     #[cfg(feature = "swap")]
     check_swap(mm, spaces)?;
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
+}
+
+/// Compares the promises that pools count with those that files have on record, and with the folios
+/// that are free for them (I20).
+#[cfg(feature = "files")]
+fn check_pools<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    promised: &[u64; ORDERS],
+) -> Result<(), Violation> {
+    for (at, found) in promised.iter().enumerate() {
+        let order = Order::new(at as u8);
+        let counts = mm.files().pool(order).unwrap_or_default();
+        let counted = Miscount::check(counts.promised, *found);
+        counted.map_err(|count| Violation::Promises(order, count))?;
+        if counts.promised > counts.free || counts.free > counts.size {
+            return Err(Violation::Pool(order, counts));
+        }
+    }
+    Ok(())
 }
 
 /// Walks all slots, and counts their records.

@@ -3,8 +3,12 @@
 use core::fmt;
 
 use quire_arch::{Attrs, Level};
+#[cfg(feature = "files")]
+use quire_units::Order;
 use quire_units::{PageSpan, Pfn, Prot, Vpn};
 
+#[cfg(feature = "files")]
+use crate::base::PoolCounts;
 use crate::folio::Folio;
 use crate::phys::{self, Kind};
 use crate::space::FileId;
@@ -87,6 +91,12 @@ pub enum Violation {
     NotShown(PageSpan, Pfn),
     /// The pages of areas that show frames: by the areas, and mapped (I16).
     Shown(Miscount),
+    /// The promised folios of the pool of this order: counted, and in the files (I20).
+    #[cfg(feature = "files")]
+    Promises(Order, Miscount),
+    /// The pool of this order has promised more than is free, or more is free than it has (I20).
+    #[cfg(feature = "files")]
+    Pool(Order, PoolCounts),
     /// The mapped pages of this folio (I12).
     Mapped(Folio, Miscount),
     /// A folio without any hold.
@@ -115,6 +125,10 @@ impl fmt::Display for Violation {
             Self::NotTheTable(frame, level, base) => {
                 write!(f, "{frame} is not the table of {level:?} that begins with {base}")
             }
+            #[cfg(feature = "files")]
+            Self::Promises(order, count) => write!(f, "promised folios of {order}: {count}"),
+            #[cfg(feature = "files")]
+            Self::Pool(order, counts) => write!(f, "the pool of {order} has {counts:?}"),
             Self::Present(table, count) => write!(f, "words of table {table}: {count}"),
             Self::NotTheNode(frame, id, page) => {
                 write!(f, "{frame} is not the node of file {} from page {page} on", id.0)

@@ -107,6 +107,15 @@ impl MarkedPage {
 }
 
 impl FilePage {
+    /// The pages around the one that faulted that map the block of `order` around its file page; if
+    /// they lie in the area and are such a block as well.
+    #[cfg(feature = "files")]
+    pub(crate) fn whole_block(&self, order: Order) -> Option<PageSpan> {
+        let pages = PageSpan::block(self.page, order);
+        let agrees = (self.page.get() ^ self.at) & (order.pages() - 1) == 0;
+        (agrees && self.area.span.covers(pages)).then_some(pages)
+    }
+
     /// The page of the file that `page` of the area maps.
     pub fn file_page(&self, page: Vpn) -> u64 {
         self.at.wrapping_add(page.get().wrapping_sub(self.page.get()))
@@ -249,13 +258,41 @@ impl Plan {
         };
         let choice = choose(area.span, page, candidates, empty, A::block_order());
         let wanted = PageSpan::block(page, choice.largest());
-        let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
-        // A writable page is mapped dirty at once: that saves the hardware a second walk. In a
-        // tracked area the dirty bit must tell the written pages.
-        let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
-        attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
-        Plan { page, choice, advice, wanted, place, attrs, seq }
+        Plan { page, choice, advice, wanted, place, attrs: attrs(area, access), seq }
     }
+
+    /// The plan to map one folio of its own for all of `pages`, a block of a private area that
+    /// shows a file of reserved folios. `None` if something is there.
+    #[cfg(feature = "files")]
+    pub(crate) fn whole<A: Arch, H: Hardware>(
+        view: &View<'_, A, H>,
+        fault: &FilePage,
+        pages: PageSpan,
+        access: Access,
+    ) -> Option<Self> {
+        let FilePage { page, area, seq, .. } = *fault;
+        let (orders, none) =
+            (OrderSet::of(Order::fitting(pages.count()).unwrap_or_default()), OrderSet::EMPTY);
+        let choice = Choice { orders, geometry: none, occupied: none, policy: None };
+        let place = view.tables().walk(pages.start, Level::LAST);
+        if place.word != 0 {
+            return None;
+        }
+        let advice = Advice::of(area.flags);
+        let attrs = attrs(&area, access);
+        Some(Plan { page, choice, advice, wanted: pages, place, attrs, seq })
+    }
+}
+
+/// The attributes of the leaves for an access to missing pages of a private area.
+#[inline(always)]
+fn attrs(area: &Area, access: Access) -> Attrs {
+    let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
+    // A writable page is mapped dirty at once: that saves the hardware a second walk. In a tracked
+    // area the dirty bit must tell the written pages.
+    let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
+    attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
+    attrs
 }
 
 /// The part of a watched area that an access to its missing page may fill; or what to tell its

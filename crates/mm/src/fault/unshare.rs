@@ -131,10 +131,20 @@ impl Unshare {
         self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
     }
 
+    /// The backing of the area.
+    pub(crate) fn backing(&self) -> Backing {
+        self.area.backing
+    }
+
     /// Keeps the folio if it is not shared; otherwise holds it, to be copied from. `policy` has the
-    /// sizes of copies: the search ends at the largest.
+    /// sizes of copies, unless it is a `whole` folio: the search ends at the largest.
     #[inline]
-    pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, policy: &Policy) -> Claim {
+    pub fn claim<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        policy: &Policy,
+        whole: Option<Order>,
+    ) -> Claim {
         let locked = self.lock(view, self.page);
         let folios = view.folios();
         let index = locked.index(self.page);
@@ -146,7 +156,10 @@ impl Unshare {
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
         // If more pages are mapped than the folio has, other tables map it, too.
-        let copies = || policy.copies(folio.order, self.advice(), view.space.opt_out());
+        let copies = || match whole {
+            Some(order) => OrderSet::of(order),
+            None => policy.copies(folio.order, self.advice(), view.space.opt_out()),
+        };
         let reach = match folios.may_be_sole(folio) {
             true => folio.order,
             false => copies().largest().unwrap_or_default(),

@@ -12,7 +12,7 @@ use quire_units::{FrameSpan, Order};
 
 use super::{Files, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
-use crate::cache::{Entry, FileId, FilePages, Store, identity};
+use crate::cache::{Entry, FileId, FilePages, identity};
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
 use crate::stats::Event;
@@ -34,7 +34,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<(), Error> {
         let file = self.opened(id)?;
-        if file.store() != Some(Store::Memory) {
+        if !file.is_memory() {
             return Err(Error::Invalid);
         }
         file.cut(pages, spaces)
@@ -52,6 +52,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         gone: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<(), Error> {
+        self.renounce(gone);
         let (mut left, mut tried) = (gone, gone.start);
         while let Some((entry, at)) = self.index.next_content(left) {
             let Entry::Folio { folio, .. } = entry else {

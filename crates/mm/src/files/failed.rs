@@ -47,7 +47,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let is_clean = file.index.is_clean(at.start, folio);
         // A write to the store that is under way may not arrive.
         let has_it = is_clean && !known.contains(FolioFlags::WRITING);
-        if !has_it || store == Some(Store::Memory) {
+        if !has_it || store.is_some_and(Store::is_memory) {
             return Some(done.map(|()| Loss::Content));
         }
         file.forget_folio(at.start, folio, None);

@@ -14,7 +14,9 @@
 #[cfg(feature = "swap")]
 mod away;
 mod balance;
+mod bring;
 mod cut;
+mod enter;
 mod failed;
 #[cfg(feature = "swap")]
 mod moved;
@@ -22,6 +24,7 @@ mod drop;
 #[cfg(not(feature = "swap"))]
 mod no_away;
 mod read;
+mod reserved;
 mod reshape;
 mod open;
 mod shown;

@@ -1,21 +1,21 @@
 //! Files: opening, reading pages into memory, and finding those in memory.
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, OrderSet};
 
 use super::open::usable;
 use super::{Files, OpenFile};
 use crate::base::{Error, Need, Stop};
 use crate::cache::{
-    Entry, FILE_PAGES_MAX, File, FileId, FilePages, InsertLack, Note, Pattern, Read, Readahead,
-    Reads, Store, identity,
+    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Note, Pattern, Read, Readahead, Reads, Store,
+    identity,
 };
 use crate::files::Kind;
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
 use crate::stats::Event;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 
 /// The store could not give the pages of a [`Read`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,9 +42,14 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// for the calls here.
     ///
     /// # Errors
-    /// [`Error::NoFile`] when all are in use, [`Error::Invalid`] for a file that is too large.
+    /// [`Error::NoFile`] when all are in use, [`Error::Invalid`] for a file that is too large, and
+    /// for one of reserved folios without a [pool](Self::open_pool) of the order.
     pub fn open(&self, store: Store, pages: u64, smallest: Order) -> Result<FileId, Error> {
-        if pages > FILE_PAGES_MAX || smallest > A::block_order() {
+        let fits = match store {
+            Store::Reserved => self.base().pool_orders().any(|order| order == smallest),
+            _ => smallest <= A::block_order(),
+        };
+        if pages > FILE_PAGES_MAX || !fits {
             return Err(Error::Invalid);
         }
         let first = self.base().files.len().min(self.free_file.load(Ordering::Relaxed) as usize);
@@ -147,7 +152,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                     return Ok((held, ahead.flatten().map(plan)));
                 }
                 (Entry::Away { .. }, _) => file.come_back(wanted.start)?,
-                _ if file.store() == Some(Store::Memory) => {
+                _ if file.is_memory() => {
                     file.bring(wanted.start, OrderSet::EMPTY, &mut || {})?;
                 }
                 (entry, _) => {
@@ -300,90 +305,6 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             reads.at += (slots.count() == 1) as u64;
         }
         claimed
-    }
-
-    /// Inserts `run` into a file at `page` as one folio, which comes back with the run for its
-    /// filler; `None`, and the run is free, when there is a folio already or the file ends before.
-    pub(crate) fn enter(
-        &self,
-        page: u64,
-        run: FrameRun,
-        order: Order,
-        known: FolioFlags,
-    ) -> Result<Option<(Folio, FrameRun)>, Error> {
-        let folios = self.base().folios();
-        let folio = folios.adopt_cached(&run, order, identity(self.index.id, page), known);
-        let done = self.insert(page, folio);
-        if done != Ok(true) {
-            folios.unadopt(folio);
-            self.base().free(run);
-            return done.map(|_| None);
-        }
-        // Insert first, then read the file's length: a truncation writes the length first, and then
-        // searches the index.
-        fence(Ordering::SeqCst);
-        if page < self.pages() {
-            return Ok(Some((folio, run)));
-        }
-        self.drop_folio(page, folio);
-        // The CPU that fills it holds a reference.
-        let held = !known.contains(FolioFlags::UPTODATE);
-        self.base().free(held.then(|| folios.put(folio)).flatten());
-        Ok(None)
-    }
-
-    /// Inserts a folio into the index at `page`; returns whether there was none.
-    pub(crate) fn insert(&self, page: u64, folio: Folio) -> Result<bool, Error> {
-        let mut pruned = folio.order <= A::block_order();
-        let done = self.base().with_spare(|spare| {
-            loop {
-                match self.index.insert(page, folio, spare) {
-                    Err(InsertLack::Room) if !pruned => {
-                        // A lower node may be empty by now.
-                        let block = FilePages::block(page, folio.order);
-                        self.index.prune(block, &mut |run| self.base().free(run));
-                        pruned = true;
-                    }
-                    Err(InsertLack::Room) => break Ok(false),
-                    inserted => break inserted.map(|()| true),
-                }
-            }
-        });
-        if done == Ok(true) {
-            self.count_cached(folio.order.pages() as i64);
-        }
-        done
-    }
-
-    /// Inserts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in
-    /// memory.
-    pub(crate) fn bring(
-        &self,
-        page: u64,
-        sizes: OrderSet,
-        resched: &mut dyn FnMut(),
-    ) -> Result<(), Error> {
-        let (run, order) = self.room_for(page, FilePages::new(0, self.pages()), sizes)?;
-        let start = FilePages::block(page, order).start;
-        self.base().clear(&run, page - start, resched);
-        self.enter(start, run, order, FolioFlags::UPTODATE).map(drop)
-    }
-
-    /// Frames for a folio at `page` that fits into `within`, as large as `sizes` allow, and its
-    /// order. The smallest one may exceed `within`.
-    pub(crate) fn room_for(
-        &self,
-        page: u64,
-        within: FilePages,
-        sizes: OrderSet,
-    ) -> Result<(FrameRun, Order), Error> {
-        let smallest = self.smallest();
-        let fits = |order: &Order| {
-            let block = FilePages::block(page, *order);
-            within.covers(block) && self.index.next_content(block).is_none()
-        };
-        let large = sizes.descending(smallest.up()).filter(fits);
-        self.base().first_free(large, smallest)
     }
 
     /// The first page from `page` on, among `most` and the one after them, that is not in memory.

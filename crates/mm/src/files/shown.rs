@@ -8,8 +8,8 @@ use super::open::usable;
 use super::{Files, OpenFile};
 use crate::base::{Error, Need, Stop};
 use crate::cache::{
-    Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
-    grant_write, leaf_order, map_around,
+    Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, grant_write,
+    leaf_order, map_around,
 };
 use crate::fault::FilePage;
 use crate::fault::plan::Reach;
@@ -35,6 +35,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
         if fault.is_there {
             return Ok(file.let_write(view, fault));
+        }
+        if let Some(order) = file.whole().filter(|_| file.is_private(fault)) {
+            return file.fill_reserved(view, fault, order, how);
         }
         let leaf = leaf_order(&file.index, fault);
         if fault.area.flags.intersects(AreaFlags::WATCH) {
@@ -138,7 +141,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         if let Entry::Away { .. } = entry {
             return self.come_back(fault.at);
         }
-        if self.store() == Some(Store::Memory) {
+        if self.is_memory() {
             let advice = Advice::of(fault.area.flags);
             let sizes = self.base().policy.candidates(advice, view.space.opt_out());
             return Ok(self.bring(fault.at, sizes, resched)?);
@@ -196,7 +199,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
 
 /// Whether the page may be written without a copy or a dirty mark.
 fn is_free<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> bool {
-    fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory)
+    fault.area.flags.contains(AreaFlags::SHARED) && index.file.is_memory()
 }
 
 /// Changes the record of the faults in a file. Concurrent changes may be lost: these are hints.

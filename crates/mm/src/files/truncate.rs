@@ -6,7 +6,7 @@ use quire_units::PageSpan;
 
 use super::{Files, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
-use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Note, Store};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Note};
 use crate::folio::Folio;
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
@@ -60,6 +60,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         file.set_pages(0);
         fence(Ordering::SeqCst);
         let all = FilePages::new(0, FILE_PAGES_MAX);
+        file.renounce(all);
         file.drop_pages(all);
         file.index.prune(all, &mut |run| self.base().free(run));
         file.close();
@@ -92,7 +93,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         }
         let Some(cached) = self.cached(at.start, folio) else { return false };
         let may_go = cached.is_idle() && self.index.is_clean(at.start, folio);
-        if !may_go || self.store() == Some(Store::Memory) {
+        if !may_go || self.is_memory() {
             return false;
         }
         // The check and the end of its identity are under one lock: no CPU can map and write it in

@@ -67,7 +67,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if let Some((folio, _)) = found {
             self.base().folios().publish_again(self.base().hw, folio);
         }
-        if file.store() == Some(Store::Memory) {
+        if file.is_memory() {
             return Ok(());
         }
         let (folio, pages) = found.ok_or(Error::Invalid)?;

@@ -68,8 +68,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// it are no error.
     ///
     /// # Errors
-    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
-    /// is no frame for that. Nothing has changed then.
+    /// [`Error::Invalid`], also where an end lies within a reserved folio; [`Error::NoMemory`] when
+    /// a large leaf or an area must be split and there is no frame for that. Nothing has changed
+    /// then.
     pub fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.spaces().unmap(space, span)
     }
@@ -109,12 +110,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
-    /// another number of pages; of an area that shows [frames](crate::Spaces::map_frames), more
-    /// pages or [`Move::Keep`]. [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it
-    /// may not move and has no room. [`Error::Exists`]: with
-    /// [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken.
-    /// [`Error::NoMemory`]. Nothing has changed then, but that with a target that replaces, that
-    /// may be unmapped, and what `pages` cuts off as well, as on Linux.
+    /// another number of pages; of an area that shows [frames](crate::Spaces::map_frames), or
+    /// reserved folios, more pages or [`Move::Keep`]; a part of a reserved folio.
+    /// [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it may not move and has no
+    /// room. [`Error::Exists`]: with [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the
+    /// target is taken. [`Error::NoMemory`]. Nothing has changed then, but that with a target that
+    /// replaces, that may be unmapped, and what `pages` cuts off as well, as on Linux.
     pub fn remap(
         &self,
         space: &Space<A>,

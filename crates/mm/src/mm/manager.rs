@@ -8,6 +8,8 @@ use quire_units::{Order, Pfn};
 
 #[cfg(feature = "reclaim")]
 use crate::base::Group;
+#[cfg(feature = "files")]
+use crate::base::Pools;
 use crate::base::{Base, Demand, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
@@ -152,6 +154,8 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             #[cfg(not(feature = "reclaim"))]
             groups: Groups::new(),
             demand: Demand::default(),
+            #[cfg(feature = "files")]
+            pools: Pools::new(),
             #[cfg(feature = "files")]
             files: unused(parts.files),
             #[cfg(feature = "swap")]

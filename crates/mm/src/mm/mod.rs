@@ -21,6 +21,8 @@ mod tests;
 mod file_tests;
 #[cfg(all(test, not(loom), feature = "files", feature = "check"))]
 mod watch_tests;
+#[cfg(all(test, not(loom), feature = "files", feature = "check"))]
+mod reserved_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod migrate_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]

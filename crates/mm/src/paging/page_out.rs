@@ -198,7 +198,8 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
         let &Found { folio, here, .. } = found;
         let counts = self.paging.base().folios().counts(folio);
         let is_shared = u64::from(counts.mapped) > folio.order.pages();
-        if counts.pins > 0 || self.demand.whose == Scope::Own && is_shared {
+        let is_reserved = self.paging.base().phys.is_of_pool(folio.head, folio.order);
+        if counts.pins > 0 || is_reserved || self.demand.whose == Scope::Own && is_shared {
             return Err(Obstacle::Stays);
         }
         let within = self.span.covers(here) && !found.is_cut();

@@ -11,7 +11,7 @@ use super::meta::{Kind, Meta, Ownerless, Slot, State};
 use super::mobility::{Borrowed, Mobility};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
-use crate::limits::{CACHED_ORDER_MAX, GROUP_ORDER, ORDER_MAX, ORDERS};
+use crate::limits::{CACHED_ORDER_MAX, GROUP_ORDER, ORDER_MAX, ORDERS, POOLS_MAX};
 
 /// All managed RAM, free or taken.
 ///
@@ -192,6 +192,7 @@ impl<'m> Phys<'m> {
     pub fn free_from(&self, cpu: CpuId, run: FrameRun, mobility: Mobility) {
         let span = run.span();
         if let Some(order) = single(span)
+            && !self.is_of_pool(span.start, order)
             && let Some(shelf) = self.shelf(cpu, mobility, order)
             && let Some(entry) = self.entry(span, run.is_zeroed())
             && shelf.0.lock().push(entry, limit(order.index()))
@@ -266,6 +267,17 @@ impl<'m> Phys<'m> {
             blocks: sum.blocks + one.blocks,
             groups: sum.groups + one.groups,
         })
+    }
+
+    /// Whether a block is of a pool's group, so that no CPU's cache may have it. No pool has folios
+    /// smaller than the largest cached blocks.
+    #[inline]
+    pub(crate) fn is_of_pool(&self, block: Pfn, order: Order) -> bool {
+        let group = block.align_down(GROUP_ORDER.pages());
+        POOLS_MAX > 0
+            && order >= CACHED_ORDER_MAX
+            && self.meta.slot(group).is_some()
+            && self.meta.mobility(group).is_reserved()
     }
 
     #[inline]
@@ -405,8 +417,9 @@ impl<'m> Phys<'m> {
         let most = if mobility == Mobility::Movable { CACHED_ORDER_MAX } else { Order::ZERO };
         for (at, order) in span.blocks(most) {
             let block = FrameSpan::new(at, order.pages());
+            let is_of_pool = self.is_of_pool(at, order);
             match (self.shelf(cpu, mobility, order), self.entry(block, zeroed)) {
-                (Some(shelf), Some(entry)) => self.shelve(shelf, order, entry),
+                (Some(shelf), Some(entry)) if !is_of_pool => self.shelve(shelf, order, entry),
                 _ => self.give([(block, zeroed)]),
             }
         }

@@ -105,7 +105,7 @@ impl Lists {
     #[inline]
     pub(super) fn give(&mut self, meta: &Meta<'_>, zone: FrameSpan, mut block: Block) {
         while block.order < ORDER_MAX {
-            let Some(buddy) = free_buddy(meta, zone, block) else { break };
+            let Some(buddy) = self.free_buddy(meta, zone, block) else { break };
             self.remove(meta, buddy);
             block.at = block.at.min(buddy.at);
             block.order = block.order.up();
@@ -122,7 +122,11 @@ impl Lists {
     pub(super) fn carve(&mut self, meta: &Meta<'_>, span: FrameSpan) -> Result<bool, Pfn> {
         let mut at = span.start;
         while at < span.end() {
-            at = free_block(meta, at).ok_or(at)?.span().end();
+            let block = free_block(meta, at).ok_or(at)?;
+            if self.listed(meta, block).is_reserved() {
+                return Err(at);
+            }
+            at = block.span().end();
         }
         let mut zeroed = true;
         let mut at = span.start;
@@ -138,6 +142,26 @@ impl Lists {
         Ok(zeroed)
     }
 
+    /// The buddy of `block`, if it is free as a whole, for the same use, and in the zone of frames
+    /// `zone`.
+    #[inline]
+    pub(super) fn free_buddy(
+        &self,
+        meta: &Meta<'_>,
+        zone: FrameSpan,
+        block: Block,
+    ) -> Option<Block> {
+        let at = Pfn::new(block.at.get() ^ block.order.pages());
+        if !zone.covers(FrameSpan::new(at, block.order.pages())) {
+            return None;
+        }
+        let buddy = Block::recorded(at, meta.slot(at)?.state())?;
+        // Parts of one group are for the same use.
+        let fits =
+            block.order < GROUP_ORDER || self.listed(meta, buddy) == self.listed(meta, block);
+        (buddy.order == block.order && fits).then_some(buddy)
+    }
+
     /// Puts the blocks of `span` into their lists, unmerged.
     fn push_parts(&mut self, meta: &Meta<'_>, span: FrameSpan, zeroed: bool) {
         for (at, order) in span.blocks(ORDER_MAX) {
@@ -150,16 +174,6 @@ impl Lists {
 fn tail(span: FrameSpan, from: Pfn) -> FrameSpan {
     let from = from.min(span.end());
     FrameSpan::new(from, span.end().offset_from(from))
-}
-
-/// The buddy of `block`, if it is free as a whole and lies in the same zone.
-#[inline]
-pub(super) fn free_buddy(meta: &Meta<'_>, zone: FrameSpan, block: Block) -> Option<Block> {
-    let at = Pfn::new(block.at.get() ^ block.order.pages());
-    if !zone.covers(FrameSpan::new(at, block.order.pages())) {
-        return None;
-    }
-    Block::recorded(at, meta.slot(at)?.state()).filter(|buddy| buddy.order == block.order)
 }
 
 /// The free block that holds `frame`.

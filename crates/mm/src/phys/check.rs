@@ -5,7 +5,7 @@ use core::fmt;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::alloc::Phys;
-use super::buddy::{free_block, free_buddy};
+use super::buddy::free_block;
 use super::list::{END, next, prev};
 use super::meta::{Kind, Meta, Slot, State};
 use super::mobility::Mobility;
@@ -150,10 +150,12 @@ impl Phys<'_> {
 
 fn check_zone(meta: &Meta<'_>, number: usize, zone: &Zone) -> Result<u64, Violation> {
     let lists = zone.lists.lock();
-    let recorded = check_records(meta, zone.span)?;
+    let recorded = check_records(meta, zone.span, &lists)?;
     let mut free = 0;
-    for (at, (counted, found)) in lists.blocks().into_iter().zip(recorded).enumerate() {
+    for (at, found) in recorded.into_iter().enumerate() {
         let order = Order::new(at as u8);
+        let of = |mobility: Mobility| u64::from(lists.blocks_of(mobility)[at]);
+        let counted = Mobility::ALL.into_iter().map(of).sum::<u64>();
         for mobility in Mobility::ALL {
             if lists.first(mobility, order).is_some() != (lists.filled(mobility) >> at & 1 != 0) {
                 return Err(Violation::Bitmap { zone: number, order });
@@ -209,7 +211,11 @@ fn check_place(zone: FrameSpan, block: Block) -> Result<(), Violation> {
 }
 
 /// Goes through the slots of a zone and counts the blocks recorded as free, by order.
-fn check_records(meta: &Meta<'_>, zone: FrameSpan) -> Result<[u64; ORDERS], Violation> {
+fn check_records(
+    meta: &Meta<'_>,
+    zone: FrameSpan,
+    lists: &Lists,
+) -> Result<[u64; ORDERS], Violation> {
     let mut found = [0; ORDERS];
     let mut at = zone.start;
     while at < zone.end() {
@@ -225,7 +231,7 @@ fn check_records(meta: &Meta<'_>, zone: FrameSpan) -> Result<[u64; ORDERS], Viol
                 return Err(Violation::Inside { block: at, frame, state });
             }
         }
-        if block.order < ORDER_MAX && free_buddy(meta, zone, block).is_some() {
+        if block.order < ORDER_MAX && lists.free_buddy(meta, zone, block).is_some() {
             return Err(Violation::Unmerged { frame: at, order: block.order });
         }
         at = block.span().end();

@@ -51,7 +51,7 @@ impl Held {
         let mut groups = BTreeMap::new();
         for (run, mobility) in &self.0 {
             for frame in run.start().get()..run.start().get() + run.count() {
-                *groups.entry(frame / GROUP).or_default() |= 1 << *mobility as u32;
+                *groups.entry(frame / GROUP).or_default() |= 1 << mobility.index();
             }
         }
         groups

@@ -21,7 +21,7 @@
 //! * `lock` belongs to the frame in every state. So a walker may follow a stale entry to a frame,
 //!   lock it, read which block it is, and unlock it again: *lock first, then read*.
 //! * In the slot of a group's first frame, `lock` also says which frames the group is for (see
-//!   `group`): bit 0 is the lock, bits 1 and 2 are the [`Mobility`], those above the round in
+//!   `group`): bit 0 is the lock, bits 1 to 3 are the [`Mobility`], those above the round in
 //!   which compaction gave the group up (see `isolate`).
 #![allow(unsafe_code)]
 
@@ -31,7 +31,7 @@ use core::ops::Deref;
 use quire_hw::{FrameRun, TableFrame};
 use quire_units::{FrameSpan, Pfn};
 
-use super::mobility::Mobility;
+use super::mobility::{MOBILITY_BITS, Mobility};
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
@@ -66,7 +66,7 @@ const LOCKED: u32 = 1;
 const MOBILITY_AT: u32 = 1;
 
 /// The bit at which the round begins in which compaction gave a group up.
-const GIVEN_UP_AT: u32 = 3;
+const GIVEN_UP_AT: u32 = MOBILITY_AT + MOBILITY_BITS;
 
 impl Kind {
     /// Whether the frame holds the library's own words.
@@ -367,7 +367,7 @@ impl<'m> Meta<'m> {
     /// Records the mobility of the group that begins at `frame`; `false` while another CPU has
     /// locked that frame. The caller has the lock of the zone, so it may not wait for a slot's.
     pub(super) fn try_set_mobility(&self, frame: Pfn, mobility: Mobility) -> bool {
-        let (lock, new) = (&self.at(frame).lock, (mobility as u32) << MOBILITY_AT);
+        let (lock, new) = (&self.at(frame).lock, (mobility.index() as u32) << MOBILITY_AT);
         let old = lock.load(Ordering::Relaxed);
         let is_idle = old & LOCKED == 0;
         let swap = || lock.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);

@@ -2,45 +2,76 @@
 
 use quire_units::{FrameSpan, Pfn};
 
-use crate::limits::GROUP_ORDER;
+use crate::limits::{GROUP_ORDER, POOLS_MAX};
 
 /// Whether frames in use can move to others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
 pub enum Mobility {
     /// They are mapped by page tables, or belong to a file: the library can move them.
-    Movable = 0,
+    Movable,
     /// They stay until memory is reclaimed: the indices of files.
-    Reclaimable = 1,
+    Reclaimable,
     /// They stay until their owner frees them: page tables, area nodes, and all that the embedder
     /// takes.
-    Unmovable = 2,
+    Unmovable,
     /// Their group is being emptied: what is free in it stays free.
-    Isolated = 3,
+    Isolated,
+    /// Their group belongs to a pool of reserved folios: what is free in it is for that pool.
+    Reserved(PoolId),
 }
 
-/// How many mobilities there are.
-pub(super) const MOBILITIES: usize = 4;
+/// The number of a pool of reserved folios, below [`POOLS_MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolId(pub(crate) u8);
+
+/// How many bits name a mobility.
+pub(super) const MOBILITY_BITS: u32 = 3;
+
+/// How many mobilities there are,
+pub(super) const MOBILITIES: usize = PLAIN + POOLS_MAX;
+/// those of the pools not counted: the free frames of these are free for all.
+pub(super) const PLAIN: usize = 4;
+
+const _: () = assert!(MOBILITIES <= 1 << MOBILITY_BITS);
 
 impl Mobility {
     /// All, in the order of their numbers.
-    pub const ALL: [Mobility; MOBILITIES] =
-        [Self::Movable, Self::Reclaimable, Self::Unmovable, Self::Isolated];
+    pub const ALL: [Mobility; MOBILITIES] = {
+        let mut all = [Self::Movable; MOBILITIES];
+        let mut at = 0;
+        while at < MOBILITIES {
+            all[at] = Self::of(at as u32);
+            at += 1;
+        }
+        all
+    };
 
     /// The mobility that the low bits of `word` name.
     #[inline]
-    pub(super) fn of(word: u32) -> Self {
-        match word & 3 {
+    pub(super) const fn of(word: u32) -> Self {
+        match word & ((1 << MOBILITY_BITS) - 1) {
             0 => Self::Movable,
             1 => Self::Reclaimable,
             2 => Self::Unmovable,
-            _ => Self::Isolated,
+            3 => Self::Isolated,
+            pool => Self::Reserved(PoolId((pool - PLAIN as u32) as u8)),
         }
     }
 
     #[inline]
     pub(super) const fn index(self) -> usize {
-        self as usize
+        match self {
+            Self::Movable => 0,
+            Self::Reclaimable => 1,
+            Self::Unmovable => 2,
+            Self::Isolated => 3,
+            Self::Reserved(pool) => PLAIN + pool.0 as usize,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn is_reserved(self) -> bool {
+        POOLS_MAX > 0 && matches!(self, Self::Reserved(_))
     }
 
     /// The groups that lend frames where those of this mobility have none, the best first.
@@ -48,7 +79,9 @@ impl Mobility {
         match self {
             Self::Movable => [Self::Reclaimable, Self::Unmovable],
             Self::Reclaimable => [Self::Unmovable, Self::Movable],
-            Self::Unmovable | Self::Isolated => [Self::Reclaimable, Self::Movable],
+            Self::Unmovable | Self::Isolated | Self::Reserved(_) => {
+                [Self::Reclaimable, Self::Movable]
+            }
         }
     }
 }

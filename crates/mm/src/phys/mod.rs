@@ -22,6 +22,7 @@
 //! | `meta` | the slot of each frame; the only place that mints capabilities |
 //! | `list` | lists of frames, threaded through their slots |
 //! | `group` | blocks whose frames can move, and blocks of those that cannot |
+//! | `reserve` | groups that belong to a pool of reserved folios |
 //! | `isolate` | groups that are emptied, and where to what is in them moves |
 //! | `zone` | a span of frames with its lock and its lists of free blocks |
 //! | `buddy` | split, merge, and cut exact ranges out of the lists |
@@ -53,6 +54,8 @@ pub(crate) mod meta;
 mod mobility;
 #[cfg(not(any(test, feature = "inject")))]
 mod never;
+#[cfg(feature = "files")]
+mod reserve;
 mod setup;
 mod strays;
 mod zone;
@@ -78,7 +81,7 @@ pub(crate) use isolate::Candidate;
 pub(crate) use list::List;
 pub(crate) use meta::{FrameLock, Meta, Ownerless, WordsLock};
 pub use meta::{Kind, Slot, State};
-pub use mobility::{Borrowed, Mobility};
+pub use mobility::{Borrowed, Mobility, PoolId};
 #[cfg(not(any(test, feature = "inject")))]
 use never::Plan;
 pub use setup::{NotRam, Occupied, SetupError, Zones};

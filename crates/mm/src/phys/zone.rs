@@ -7,7 +7,7 @@ use quire_units::{FrameSpan, Order, Pfn};
 
 use super::list::List;
 use super::meta::{Kind, Meta, State};
-use super::mobility::{Borrowed, MOBILITIES, Mobility, groups_of};
+use super::mobility::{Borrowed, MOBILITIES, Mobility, PLAIN, groups_of};
 use crate::limits::{GROUP_ORDER, ORDERS};
 use crate::sync::Lock;
 
@@ -127,11 +127,12 @@ impl Lists {
     }
 
     /// The mobility in whose list a free `block` is. Free groups, and larger blocks, are for any
-    /// use, and in the first one's.
+    /// use, and in the first one's, except those of a pool.
     #[inline]
     pub(super) fn listed(&self, meta: &Meta<'_>, block: Block) -> Mobility {
+        let own = self.mobility(meta, block.at);
         let is_part = block.order < GROUP_ORDER;
-        if is_part { self.mobility(meta, block.at) } else { Mobility::Movable }
+        if is_part || own.is_reserved() { own } else { Mobility::Movable }
     }
 
     /// Records that the groups of `block`, which are in no list, are for `mobility`. A group whose
@@ -146,9 +147,10 @@ impl Lists {
         }
     }
 
-    /// How many blocks of each order are free.
+    /// How many blocks of each order are free for any use.
     pub(super) fn blocks(&self) -> [u64; ORDERS] {
-        core::array::from_fn(|order| self.blocks.iter().map(|of| u64::from(of[order])).sum())
+        let plain = &self.blocks[..PLAIN];
+        core::array::from_fn(|order| plain.iter().map(|of| u64::from(of[order])).sum())
     }
 
     /// How many blocks of each order are free in the lists of one mobility.

@@ -69,7 +69,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 Backing::Anon | Backing::Frames { .. } => {
                     done.add::<Stop>(Err(Hindrance::Area.into()))?
                 }
-                Backing::File { .. } if is_refused(space, &area) => {
+                Backing::File { .. }
+                    if is_refused(space, &area) || self.base().whole(area.backing).is_some() =>
+                {
                     done.add::<Stop>(Err(Hindrance::Advice.into()))?;
                 }
                 Backing::File { id, .. } => {

@@ -51,7 +51,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             *match folio.map(|folio| self.base().store_of(folio)) {
                 None => &mut parts.swapped,
                 Some(None | Some(Store::Swap)) => &mut parts.anon,
-                Some(Some(Store::Memory)) => &mut parts.shared,
+                Some(Some(Store::Memory | Store::Reserved)) => &mut parts.shared,
                 Some(Some(Store::ReadOnly | Store::ReadWrite)) => &mut parts.file,
             } += own;
         });

@@ -59,7 +59,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             let gives = match index.file.store() {
                 Some(Store::ReadOnly | Store::ReadWrite) => Some(Kind::File),
                 Some(Store::Memory) => Some(Kind::Anon),
-                Some(Store::Swap) | None => None,
+                Some(Store::Swap | Store::Reserved) | None => None,
             };
             if gives == Some(kind) && index.has_entries() {
                 let from = if u64::from(id.0) == first { page } else { 0 };

@@ -77,6 +77,9 @@ pub(crate) enum Ever {
     Frames = 8,
     /// An area was watched.
     Watched = 16,
+    /// An area was mapped that shows a file of reserved folios.
+    #[cfg_attr(not(feature = "files"), allow(dead_code))]
+    Reserved = 32,
 }
 
 /// A caller takes leaves out of a space and flushes later. A concurrent change that finds them gone

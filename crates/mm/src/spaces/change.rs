@@ -19,7 +19,17 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             return Err(Error::Invalid);
         }
         let mut change = self.base.change(space);
-        let span = self.base.view(space).place(request, self.align(space, request))?;
+        let align = self.align(space, request);
+        let span = self.base.view(space).place(request, align)?;
+        if let Some(whole) = self.base.whole(request.backing) {
+            is_of_blocks(span, whole)?;
+            let first = matches!(request.backing, Backing::File { page, .. }
+                if page.is_multiple_of(whole.pages()));
+            if !first {
+                return Err(Error::Invalid);
+            }
+            space.note(Ever::Reserved);
+        }
         let area = Area {
             span,
             prot: request.prot,
@@ -34,6 +44,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         if matches!(request.at, At::Fixed(_)) {
             self.unsealed(space, span)?;
+            self.cuts_no_folio(space, span)?;
             change.prepare(span, 2)?;
             change.writer().replace(area).map_err(|_| Error::Invalid)?;
             // Faults wait until the replaced memory is flushed; see `Section::hold`.
@@ -50,6 +61,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
         self.unsealed(space, span)?;
+        self.cuts_no_folio(space, span)?;
         change.prepare(span, 1)?;
         change.writer().cut(span).map_err(|_| Error::Invalid)?;
         change.open();
@@ -203,6 +215,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut change = self.base.change(space);
         self.may_lose(space, span)?;
         self.may_unmap_pages(space, span)?;
+        self.cuts_no_folio(space, span)?;
         change.hold(span);
         change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))?;
         // A folio that a swap device has as well looks like a file's: its pages' marks stayed.
@@ -249,6 +262,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<(), Error> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
+        self.cuts_no_folio(space, span)?;
         let mut located = change.writer().locate(span);
         let (mut differs, mut rights) = (false, false);
         Self::agree(change.writer().areas(&located), span, |area| {
@@ -309,6 +323,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if space.has(Ever::Frames) && shows() { Err(Error::Invalid) } else { Ok(()) }
     }
 
+    /// Refuses if an end of `span` lies within a reserved folio: its area may not be cut there.
+    pub(super) fn cuts_no_folio(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        let cuts = |page: Vpn| {
+            let mut at = self.areas(space, PageSpan::new(page, page.add(1)));
+            at.any(|area| {
+                let whole = self.base.whole(area.backing);
+                whole.is_some_and(|order| !page.is_aligned(order.pages()))
+            })
+        };
+        let is_cut = space.has(Ever::Reserved) && (cuts(span.start) || cuts(span.end));
+        if is_cut { Err(Error::Invalid) } else { Ok(()) }
+    }
+
     /// Refuses if a part of `span` is `such` that its seal forbids the change under way.
     fn refuse(
         &self,
@@ -344,7 +371,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 self.base.policy.candidates(Advice::of(request.flags), space.opt_out())
             }
             #[cfg(feature = "files")]
-            Backing::File { .. } => self.base.file_policy.alignments(),
+            Backing::File { .. } => match self.base.whole(request.backing) {
+                Some(order) => OrderSet::of(order),
+                None => self.base.file_policy.alignments(),
+            },
             #[cfg(not(feature = "files"))]
             Backing::File { .. } => OrderSet::EMPTY,
             Backing::Frames { .. } => OrderSet::up_to(A::block_order()),
@@ -352,4 +382,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let fits = Order::fitting(request.pages).unwrap_or_default();
         (wanted & OrderSet::up_to(fits)).largest().unwrap_or_default()
     }
+}
+
+/// Refuses unless `span` consists of aligned blocks of `order`.
+pub(super) fn is_of_blocks(span: PageSpan, order: Order) -> Result<(), Error> {
+    let fits = span.start.is_aligned(order.pages()) && span.end.is_aligned(order.pages());
+    if fits { Ok(()) } else { Err(Error::Invalid) }
 }

@@ -18,9 +18,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::NoMemory`] when a leaf must be split and there is no frame for its table;
-    /// [`Error::Invalid`] for a page that programs may not map.
+    /// [`Error::Invalid`] for a page that programs may not map, and for a reserved folio.
     pub fn divide(&self, space: &Space<A>, page: Vpn, how: Division) -> Result<Divided, Error> {
-        Self::mappable(PageSpan::new(page, page.add(1)))?;
+        let span = PageSpan::new(page, page.add(1));
+        Self::mappable(span)?;
+        if self.areas(space, span).any(|area| self.base.whole(area.backing).is_some()) {
+            return Err(Error::Invalid);
+        }
         let tables = self.tables(space);
         let mut gather = Gather::new();
         let done = loop {

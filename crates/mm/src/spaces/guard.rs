@@ -41,6 +41,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
         })?;
         self.may_unmap_pages(space, span)?;
+        self.cuts_no_folio(space, span)?;
         change.prepare(span, 0)?;
         change.complete(|section| section.ready_to_guard(span))?;
         change.take(span, Taking::All, &|| PageSpan::new(span.start, span.start))?;

@@ -5,6 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
 use super::Spaces;
+use super::change::is_of_blocks;
 use crate::base::{Change, Error};
 use crate::space::{Area, AreaFlags, At, Ever, Request, Space};
 use crate::stats::Event;
@@ -37,7 +38,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Self::mappable(old)?;
         Self::mappable(new)?;
         let area = self.single_area(space, old)?;
-        if area.is_of_frames() && (pages > old.count() || matches!(how, Move::Keep(_))) {
+        let whole = self.base.whole(area.backing);
+        if let Some(order) = whole {
+            is_of_blocks(old, order).and_then(|()| is_of_blocks(new, order))?;
+        }
+        let is_fixed = area.is_of_frames() || whole.is_some();
+        if is_fixed && (pages > old.count() || matches!(how, Move::Keep(_))) {
             return Err(Error::Invalid);
         }
         let target = match how {
@@ -51,6 +57,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             if !Space::<A>::may_map(target) || target.overlaps(old) {
                 return Err(Error::Invalid);
             }
+            whole.map_or(Ok(()), |order| is_of_blocks(target, order))?;
         }
         let kept = old.intersect(new);
         if kept != old {

@@ -43,7 +43,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
     ) -> Result<Option<Resolved>, Source> {
-        match unshare.claim(view, &self.base.policy) {
+        match unshare.claim(view, &self.base.policy, self.base.whole(unshare.backing())) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
                 Ok(None)
@@ -79,6 +79,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         source: &Source,
         resched: &mut dyn FnMut(),
     ) -> Served {
+        if let Some(order) = self.base.whole(unshare.backing()) {
+            return self.copy_whole(view, unshare, source, order, resched);
+        }
         let allowed = source.orders;
         #[cfg(feature = "files")]
         if unshare.is_of_file() {
@@ -102,6 +105,23 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         // A large leaf, of which only a part is to be copied.
         self.split_leaf(view.space, unshare.page, source.leaf)?;
         Ok(None)
+    }
+
+    /// Copies a reserved folio, out of its pool. A folio of which only a part can be replaced, as
+    /// another change cut its area, is not copied.
+    fn copy_whole(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        source: &Source,
+        order: Order,
+        resched: &mut dyn FnMut(),
+    ) -> Served {
+        if !source.pages.covers(PageSpan::block(unshare.page, order)) {
+            return Err(Error::Missing(unshare.page).into());
+        }
+        let run = self.base.take_reserved(order, false)?;
+        self.copy_into(view, unshare, source, run, order, resched)
     }
 
     fn copy_into(
