@@ -1,5 +1,5 @@
 //! The tests of Linux that run here: those about memory management that need only a small machine
-//! without hugetlb pages, devices, or modules.
+//! without devices or modules.
 
 /// A test program of `tools/testing/selftests/mm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

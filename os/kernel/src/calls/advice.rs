@@ -7,7 +7,7 @@ use quire_linux::{Errno, Result};
 
 use super::memory::{own, pages};
 use super::{shown, swap, told};
-use crate::memory::{Memory, errno, mm};
+use crate::memory::{Memory, errno, mm, reserved};
 use crate::task::{Answer, Resume, Stop, Thread};
 
 /// Does `action` for each area in `span`, with the part of it that lies there.
@@ -125,6 +125,7 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
     let private =
         |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
     each_area(memory, span, |area, part| match advised {
+        _ if !fits_reserved(area, &advised) => Err(Errno::EINVAL),
         Advised::Flags(_, clear) if !may_clear(area, clear) => Err(Errno::EINVAL),
         Advised::Flags(set, _) if set.contains(AreaFlags::WIPEONFORK) && !private(area) => {
             Err(Errno::EINVAL)
@@ -134,7 +135,7 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
         }
         Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
         Advised::Discard(false) if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
-        Advised::Discard(_) => mm().discard(space, part).map_err(errno),
+        Advised::Discard(_) => mm().discard(space, whole_folios(area, part)?).map_err(errno),
         Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
             Err(Errno::EINVAL)
         }
@@ -155,6 +156,25 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
         Advised::Remove => shown::remove(area, part),
         _ => Ok(()),
     })
+}
+
+/// Whether advice is of any use for an area, where it shows reserved folios: these stay in memory
+/// and whole.
+fn fits_reserved(area: &Area, advised: &Advised) -> bool {
+    let stays = matches!(advised, Advised::Cold | Advised::PageOut | Advised::Guard(true));
+    !stays || reserved::of_area(area).is_none()
+}
+
+/// The part of an area to be forgotten: of reserved folios, whole ones.
+///
+/// # Errors
+/// `EINVAL` if it begins within one.
+fn whole_folios(area: &Area, part: PageSpan) -> Result<PageSpan> {
+    let Some(order) = reserved::of_area(area) else { return Ok(part) };
+    if !part.start.is_aligned(order.pages()) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(PageSpan::new(part.start, part.end.align_down(order.pages()).max(part.start)))
 }
 
 /// Whether advice may take these flags from an area: droppable memory stays out of children and

@@ -8,12 +8,12 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
 use quire::space::{AreaFlags, Backing, FileId, Request};
-use quire::units::{PageSpan, Prot};
-use quire_linux::files::{Body, Description, Device, LENGTH_MAX};
+use quire::units::{Order, PageSpan, Prot};
+use quire_linux::files::{Body, Description, Device, LENGTH_MAX, Reserved};
 use quire_linux::{Errno, Result};
 
 use crate::isa;
-use crate::memory::{Memory, PAGE, errno, mm};
+use crate::memory::{Memory, PAGE, PAGE_SHIFT, errno, mm, reserved};
 use crate::task::Thread;
 use crate::task::tree::with_calls;
 
@@ -47,6 +47,26 @@ pub(super) fn open(thread: &Thread, fd: usize, flags: usize, prot: Prot) -> Resu
         Body::File(_) | Body::Stored(_) => Ok(Shown::File(file)),
         _ => Err(Errno::ENODEV),
     }
+}
+
+/// The order of the reserved folios that are to be mapped: those of a file, or those that the flags
+/// ask for where there is no file.
+///
+/// # Errors
+/// `EINVAL` for flags that ask for them and a file that is in none, or a size that there is not.
+pub(super) fn whole(shown: &Shown, flags: u32) -> Result<Option<Order>> {
+    let asks = flags & abi::MAP_HUGETLB != 0;
+    let order = match shown {
+        Shown::File(file) => match file.node().body() {
+            Body::File(data) if data.is_reserved() => {
+                Order::of_bytes(data.block_bytes(), PAGE_SHIFT)
+            }
+            _ => None,
+        },
+        Shown::Zeroes if asks => reserved::order_of(Reserved::of_flags(flags)),
+        Shown::Zeroes | Shown::Memory => None,
+    };
+    if asks && order.is_none() { Err(Errno::EINVAL) } else { Ok(order) }
 }
 
 fn is_shared(flags: usize) -> bool {
@@ -85,8 +105,17 @@ pub(super) fn map(
     if offset.checked_add(bytes).is_none_or(|end| end > LENGTH_MAX) {
         return Err(Errno::EOVERFLOW);
     }
+    if let Body::File(data) = file.node().body()
+        && data.is_reserved()
+        && request.prot.contains(Prot::WRITE)
+    {
+        data.reach(offset + bytes)?;
+    }
     file.node().show(is_shared, writes, |id, may_write| {
         let id = id.ok_or(Errno::ENFILE)?;
+        if reserved::of_file(FileId(id)).is_some() {
+            reserved::promise(request, FileId(id), offset / PAGE)?;
+        }
         let may_write = !is_shared || may_write && file.may_write();
         let max_prot = if may_write { request.max_prot } else { request.max_prot & !Prot::WRITE };
         let backing = Backing::File { id: FileId(id), page: offset / PAGE };

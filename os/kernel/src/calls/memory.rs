@@ -6,7 +6,7 @@ use linux_raw_sys::general as abi;
 use quire::cache::FilePages;
 use quire::space::{AreaFlags, At, Backing, OptOut, Request};
 use quire::table::Sight;
-use quire::units::{Access, PageSpan, Prot, Vpn};
+use quire::units::{Access, Order, PageSpan, Prot, Vpn};
 use quire::{Error, Move};
 use quire_linux::{Errno, Result};
 
@@ -14,7 +14,7 @@ use super::limit::{check_data, check_limit, is_data};
 use super::map_file::{self, Shown};
 use super::{guard, lock, told};
 use crate::isa;
-use crate::memory::{Memory, Own, PAGE, errno, mm, user};
+use crate::memory::{Memory, Own, PAGE, PAGE_SHIFT, errno, mm, user};
 use crate::task::{Answer, Thread};
 
 /// The memory of the thread that calls.
@@ -59,12 +59,16 @@ fn rights(bits: usize) -> Result<Prot> {
 pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [address, bytes, prot, flags, fd, offset] = args;
     let memory = own()?;
-    let request = MapRequest::of(&memory, address, bytes, prot, flags, offset)?;
+    let mut request = MapRequest::of(&memory, address, bytes, prot, flags, offset)?;
     guard::check(&memory, request.prot, request.prot)?;
     let file = match flags & abi::MAP_ANONYMOUS as usize {
         0 => map_file::open(thread, fd, flags, request.prot)?,
         _ => Shown::Zeroes,
     };
+    let whole = map_file::whole(&file, flags as u32)?;
+    if let Some(order) = whole {
+        request = in_blocks(request, order, offset)?;
+    }
     if request.flags.contains(AreaFlags::LOCKED) {
         lock::may_lock(thread, &memory, request.pages, Errno::EAGAIN)?;
     }
@@ -83,7 +87,10 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         _ => told::Changes::new(),
     };
     let placed = match file {
-        Shown::Zeroes => map_anon(&memory, &request)?,
+        Shown::Zeroes => match whole {
+            Some(order) => memory.map_reserved(&request, order)?,
+            None => map_anon(&memory, &request)?,
+        },
         Shown::Memory => map_file::map_device(&memory, &request, offset as u64)?,
         Shown::File(file) => map_file::map(&memory, &request, &file, offset as u64)?,
     };
@@ -104,6 +111,29 @@ fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
         return mm().map(memory.space(), request).map_err(errno);
     }
     memory.map_shared(request)
+}
+
+/// The request in whole reserved folios.
+///
+/// # Errors
+/// `EINVAL` for a place or an offset within one, `ENOMEM` beyond what a program may map.
+fn in_blocks(request: Request, order: Order, offset: usize) -> Result<Request> {
+    let pages = request.pages.next_multiple_of(order.pages());
+    let is_whole = |page: Vpn| page.is_aligned(order.pages());
+    let at = match request.at {
+        At::Fixed(page) | At::FixedNoReplace(page) if !is_whole(page) => {
+            return Err(Errno::EINVAL);
+        }
+        At::Hint(page) => At::Hint(page.align_up(order.pages()).ok_or(Errno::ENOMEM)?),
+        at => at,
+    };
+    if !(offset as u64).is_multiple_of(order.bytes(PAGE_SHIFT)) {
+        return Err(Errno::EINVAL);
+    }
+    if pages * PAGE > isa::USER_END {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(Request { pages, at, ..request })
 }
 
 /// Flags of `mmap` that files know: all those of old, and the bits of the size of large pages.
@@ -144,10 +174,6 @@ impl MapRequest {
         let fixed = has(abi::MAP_FIXED) || has(abi::MAP_FIXED_NOREPLACE);
         if fixed && !is_aligned(address) || shared && has(abi::MAP_GROWSDOWN) {
             return Err(Errno::EINVAL);
-        }
-        // There is no pool of such pages.
-        if has(abi::MAP_HUGETLB) {
-            return Err(Errno::ENOMEM);
         }
         if pages * PAGE > isa::USER_END || fixed && span(address, bytes).is_none() {
             return Err(Errno::ENOMEM);

@@ -9,7 +9,7 @@ use quire_linux::{Errno, Result};
 
 use super::files::answer;
 use super::pieces::Pieces;
-use crate::memory::user;
+use crate::memory::{PAGE, user};
 use crate::task::tree::with_calls;
 use crate::task::{Answer, Thread};
 
@@ -213,7 +213,8 @@ pub(super) fn umask(thread: &mut Thread, [mask, ..]: [usize; 6]) -> Answer {
     Ok(with_calls(thread, |calls| calls.umask(mask as u32)) as usize)
 }
 
-pub(super) fn mount(thread: &mut Thread, [_, name, kind, flags, ..]: [usize; 6]) -> Answer {
+pub(super) fn mount(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    let [_, name, kind, flags, options, _] = args;
     let kind = match kind {
         0 => Vec::new(),
         _ => user::string(kind as u64, KIND_MAX).map_err(|errno| match errno {
@@ -222,7 +223,11 @@ pub(super) fn mount(thread: &mut Thread, [_, name, kind, flags, ..]: [usize; 6])
         })?,
     };
     let name = path(name)?;
-    done!(thread, |calls| calls.mount(&name, &kind, flags as u64))
+    let options = match options {
+        0 => Vec::new(),
+        at => user::string(at as u64, PAGE as usize)?,
+    };
+    done!(thread, |calls| calls.mount(&name, &kind, flags as u64, &options))
 }
 
 pub(super) fn umount2(thread: &mut Thread, [name, ..]: [usize; 6]) -> Answer {

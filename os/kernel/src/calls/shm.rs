@@ -2,14 +2,16 @@
 
 use alloc::sync::Arc;
 
+use linux_raw_sys::general as abi;
 use quire::space::{AreaFlags, At, Backing, FileId, Request};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::Errno;
+use quire_linux::files::Reserved;
 
 use super::limit::check_limit;
 use super::memory::{is_aligned, own, span};
 use crate::isa;
-use crate::memory::{PAGE, errno, mm, user};
+use crate::memory::{PAGE, errno, mm, reserved, user};
 use crate::task::segments::{self, MOST, PRIVATE, Segment};
 use crate::task::tree::time;
 use crate::task::{Answer, Thread};
@@ -52,12 +54,17 @@ pub(super) fn shmget(thread: &mut Thread, [key, bytes, flags, ..]: [usize; 6]) -
         if bytes == 0 || bytes > BYTES_MOST {
             return Err(Errno::EINVAL.into());
         }
-        // There is no pool of such pages.
-        if flags & flag::HUGE != 0 || bytes > isa::USER_END {
+        if bytes > isa::USER_END {
             return Err(Errno::ENOMEM.into());
         }
+        let whole = match flags & flag::HUGE {
+            0 => None,
+            _ if !may.can(abi::CAP_IPC_LOCK) => return Err(Errno::EPERM.into()),
+            _ => Some(reserved::order_of(Reserved::of_flags(flags)).ok_or(Errno::EINVAL)?),
+        };
         crate::memory::admit()?;
-        match segments::make(key, bytes, flags, (process.pid, &may), time().seconds) {
+        let made = (bytes, whole);
+        match segments::make(key, made, flags, (process.pid, &may), time().seconds) {
             // Another process made it meanwhile.
             Err(Errno::EEXIST) => {}
             other => return Ok(other? as usize),
@@ -79,7 +86,8 @@ pub(super) fn shmat(thread: &mut Thread, [id, address, flags, ..]: [usize; 6]) -
         at if flags & flag::ROUND != 0 => Some(at as u64 / PAGE),
         _ => return Err(Errno::EINVAL.into()),
     };
-    let pages = segment.bytes.div_ceil(PAGE);
+    let block = segment.whole.map_or(1, |order| order.pages());
+    let pages = segment.bytes.div_ceil(PAGE).next_multiple_of(block);
     let reads_only = flags & flag::READ_ONLY != 0;
     let mut prot = if reads_only { Prot::READ } else { Prot::READ | Prot::WRITE };
     prot.set(Prot::EXEC, flags & flag::EXEC != 0);
@@ -89,7 +97,8 @@ pub(super) fn shmat(thread: &mut Thread, [id, address, flags, ..]: [usize; 6]) -
     let at = match page {
         None => At::Anywhere,
         Some(page) => {
-            let room = span((page * PAGE) as usize, segment.bytes as usize).ok_or(Errno::EINVAL)?;
+            let room = span((page * PAGE) as usize, (pages * PAGE) as usize);
+            let room = room.filter(|_| page.is_multiple_of(block)).ok_or(Errno::EINVAL)?;
             let is_free = mm().spaces().areas(memory.space(), room).next().is_none();
             if flags & flag::REMAP == 0 && !is_free {
                 return Err(Errno::EINVAL.into());

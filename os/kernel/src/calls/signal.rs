@@ -397,7 +397,7 @@ pub(crate) fn of_fault(address: u64, error: quire::Error) -> Option<Info> {
             Info::fault(Signal::SEGV, abi::SEGV_ACCERR as i32, address)
         }
         Error::Poisoned(_) => Info::fault(Signal::BUS, abi::BUS_MCEERR_AR as i32, address),
-        Error::Missing(_) | Error::Failed(..) => {
+        Error::Missing(_) | Error::Failed(..) | Error::NoReserved(_) => {
             Info::fault(Signal::BUS, signal::code::BUS_ADDRESS, address)
         }
         Error::NoMemory(_) | Error::OverLimit(_) => return None,

@@ -16,13 +16,14 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use quire::cache::{FILE_PAGES_MAX, FileId, FilePages, Pattern, Readahead, Store};
 use quire::units::Order;
 use quire::{Error, Held, Need, Stop};
-use quire_linux::files::Pages;
+use quire_linux::files::{Pages, Reserved};
 use quire_linux::{Errno, Result};
 use spin::Once;
 use spin::mutex::SpinMutex;
 
+use super::reserved::order_of;
 use super::shared::Showing;
-use super::{PAGE, errno, mm, shrink};
+use super::{PAGE, PAGE_SHIFT, errno, mm, shrink};
 
 /// Frames that files in memory leave to programs: 8 MiB.
 const SPARE: u64 = 2048;
@@ -60,6 +61,8 @@ pub(crate) struct MemoryFile {
     is_shown: AtomicBool,
     /// It is shared memory, and no file of the tree.
     is_own: bool,
+    /// The reserved folios that its pages are in.
+    whole: Option<Order>,
 }
 
 struct Place {
@@ -72,12 +75,31 @@ struct Place {
 impl MemoryFile {
     /// Shared memory of `pages` pages, none of which is there.
     pub(super) fn shared(pages: u64) -> Arc<Self> {
-        Self::new(pages, true)
+        Self::new(pages, true, None)
     }
 
-    fn new(pages: u64, is_own: bool) -> Arc<Self> {
+    /// The same in reserved folios.
+    pub(super) fn reserved(pages: u64, order: Order) -> Arc<Self> {
+        Self::new(pages, true, Some(order))
+    }
+
+    fn new(pages: u64, is_own: bool, whole: Option<Order>) -> Arc<Self> {
         let place = SpinMutex::new(Place { id: None, pages });
-        Arc::new(Self { place, is_shown: AtomicBool::new(false), is_own })
+        Arc::new(Self { place, is_shown: AtomicBool::new(false), is_own, whole })
+    }
+
+    /// Allocates the missing reserved folios of some pages.
+    fn fill(id: FileId, pages: FilePages, order: Order) -> Result<()> {
+        let mut at = pages.start;
+        while at < pages.end {
+            let block = FilePages::block(at, order);
+            if mm().files().next_content(id, block).map_err(errno)?.is_none() {
+                let held = hold(id, block).map_err(|error| trouble(error, Errno::ENOSPC))?;
+                mm().files().release(held);
+            }
+            at = block.end;
+        }
+        Ok(())
     }
 
     /// Its number, if it has one.
@@ -96,7 +118,11 @@ impl MemoryFile {
             USED.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::ENFILE);
         }
-        let new = || mm().files().open(Store::Memory, place.pages, Order::ZERO);
+        let (store, smallest) = match self.whole {
+            Some(order) => (Store::Reserved, order),
+            None => (Store::Memory, Order::ZERO),
+        };
+        let new = || mm().files().open(store, place.pages, smallest);
         let id = match (new(), CLOSE_IDLE.get()) {
             (Err(Error::NoFile), Some(close_idle)) => {
                 close_idle();
@@ -188,7 +214,7 @@ fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Stop> {
 /// The errno for a page that cannot be brought in.
 fn trouble(why: impl Into<Stop>, short: Errno) -> Errno {
     match why.into() {
-        Stop::Refuse(Error::NoMemory(_)) => short,
+        Stop::Refuse(Error::NoMemory(_) | Error::NoReserved(_)) => short,
         _ => Errno::EIO,
     }
 }
@@ -294,6 +320,9 @@ impl Pages for MemoryFile {
     fn reserve(&self, bytes: Range<u64>) -> Result<()> {
         let id = self.open().map_err(|_| Errno::ENOSPC)?;
         let pages = pages_of(&bytes);
+        if let Some(order) = self.whole {
+            return Self::fill(id, pages, order);
+        }
         let there = mm().files().get(id).map_or(0, |file| file.cached());
         if !has_room(pages.count().saturating_sub(there)) {
             return Err(Errno::ENOSPC);
@@ -320,6 +349,10 @@ impl Pages for MemoryFile {
     fn next(&self, bytes: Range<u64>) -> Option<Range<u64>> {
         let found = mm().files().next_content(self.id()?, pages_of(&bytes)).ok()??;
         Some(found.start * PAGE..found.end * PAGE)
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.whole.map_or(PAGE, |order| order.bytes(PAGE_SHIFT))
     }
 
     fn held_bytes(&self) -> u64 {
@@ -365,6 +398,10 @@ impl Drop for MemoryFile {
 }
 
 /// A place for the bytes of a new file.
-pub(crate) fn make_pages() -> Arc<dyn Pages> {
-    MemoryFile::new(0, false)
+///
+/// # Errors
+/// `ENODEV` for reserved folios of a size that there is not.
+pub(crate) fn make_pages(size: Option<Reserved>) -> Result<Arc<dyn Pages>> {
+    let order = |size| order_of(size).ok_or(Errno::ENODEV);
+    Ok(MemoryFile::new(0, false, size.map(order).transpose()?))
 }

@@ -17,6 +17,7 @@ mod files;
 mod heap;
 mod limits;
 mod map;
+pub(crate) mod reserved;
 mod shared;
 mod space;
 mod tags;
@@ -105,6 +106,7 @@ pub(crate) fn init(boot: &Boot) {
         .groups(groups);
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
+    reserved::init();
     archive::give(mm, all, &early, boot.initrd);
     log!("{} MiB of {} free", mm.phys().free_frames() >> 8, span.count >> 8);
 }

@@ -11,8 +11,9 @@ use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::AllSpaces;
+use quire::cache::FilePages;
 use quire::space::{Area, AreaFlags, Backing, FileId, Request, Space};
-use quire::units::{PageSpan, Prot};
+use quire::units::{Order, PageSpan, Prot};
 use quire_linux::files::Pages;
 use quire_linux::{Errno, Result};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
@@ -142,13 +143,22 @@ impl Memory {
     }
 }
 
-/// Memory of `bytes` bytes to be shown by any space: the number of its pages, and what keeps them.
+/// Memory of `bytes` bytes to be shown by any space, perhaps in reserved folios: the number of its
+/// pages, and what keeps them.
 ///
 /// # Errors
 /// `ENOMEM`, also when there are too many such memories.
-pub(crate) fn new_segment(bytes: u64) -> Result<(u32, Keeper)> {
-    let file = MemoryFile::shared(bytes.div_ceil(PAGE));
+pub(crate) fn new_segment(bytes: u64, whole: Option<Order>) -> Result<(u32, Keeper)> {
+    let pages = bytes.div_ceil(PAGE);
+    let file = match whole {
+        Some(order) => MemoryFile::reserved(pages.next_multiple_of(order.pages()), order),
+        None => MemoryFile::shared(pages),
+    };
     let id = file.object().map_err(|_| Errno::ENOMEM)?;
+    if whole.is_some() {
+        let all = FilePages::new(0, pages);
+        mm().files().promise(FileId(id), all).map_err(|_| Errno::ENOMEM)?;
+    }
     Ok((id, file))
 }
 

@@ -14,7 +14,7 @@ use quire_linux::{Errno, Result};
 use super::process::Subject;
 use crate::disk::swap;
 use crate::isa;
-use crate::memory::{Memory, PAGE, mm};
+use crate::memory::{Memory, PAGE, mm, reserved};
 use crate::task::queue;
 
 /// Signals that may be pending for a process.
@@ -78,6 +78,7 @@ fn add(sizes: &mut Sizes, map: &FolioMap) {
     let is = |flag| area.flags.contains(flag);
     sizes.total += bytes;
     match is(AreaFlags::SHARED) {
+        _ if reserved::of_area(area).is_some() => sizes.reserved += resident,
         true => sizes.shared += resident,
         false => sizes.anon += resident,
     }

@@ -19,6 +19,7 @@ mod flag {
     pub(super) const SWAP_BACKED: u64 = 1 << 14;
     pub(super) const HEAD: u64 = 1 << 15;
     pub(super) const TAIL: u64 = 1 << 16;
+    pub(super) const HUGE: u64 = 1 << 17;
     pub(super) const NO_PAGE: u64 = 1 << 20;
     pub(super) const LARGE: u64 = 1 << 22;
     pub(super) const TABLE: u64 = 1 << 26;
@@ -121,6 +122,7 @@ fn flags_of(frame: Pfn) -> u64 {
             let kind = match info.store {
                 None | Some(Store::Swap) => flag::ANON | flag::SWAP_BACKED,
                 Some(Store::Memory) => flag::SWAP_BACKED,
+                Some(Store::Reserved) => flag::HUGE,
                 Some(Store::ReadOnly | Store::ReadWrite) => 0,
             };
             flag::UP_TO_DATE | kind | mapped | place

@@ -15,7 +15,7 @@ use quire_linux::{Errno, Result};
 use super::process::Subject;
 use super::table::copied;
 use crate::isa;
-use crate::memory::{Break, Memory, PAGE, mm, user};
+use crate::memory::{Break, Memory, PAGE, mm, reserved, user};
 
 /// All pages that a program may map.
 pub(super) fn all() -> PageSpan {
@@ -58,6 +58,8 @@ impl Names {
             b"[heap]"
         } else if start < self.stack && self.stack <= end {
             b"[stack]"
+        } else if reserved::of_area(area).is_some() {
+            b"/anon_hugepage (deleted)"
         } else if area.flags.contains(AreaFlags::SHARED) {
             // As Linux calls shared memory that has no name.
             b"/dev/zero (deleted)"

@@ -38,6 +38,7 @@ mod links;
 mod maps;
 mod net;
 mod pagemap;
+mod pools;
 mod scan;
 mod process;
 mod smaps;

@@ -13,7 +13,7 @@ use super::maps;
 use super::pagemap::{Piece, pieces};
 use super::process::Subject;
 use super::thp::BLOCK;
-use crate::memory::{Memory, PAGE, mm};
+use crate::memory::{Memory, PAGE, PAGE_SHIFT, mm, reserved};
 
 /// `smaps`.
 ///
@@ -23,7 +23,8 @@ pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     maps::each(of, |memory, names, area| {
         names.print(memory, area, out)?;
         let bytes = area.span.count() * PAGE;
-        held(memory, area).print(out, bytes, PAGE, is_eligible(memory, area), flags(memory, area))
+        let page = reserved::of_area(area).map_or(PAGE, |order| order.bytes(PAGE_SHIFT));
+        held(memory, area).print(out, bytes, page, is_eligible(memory, area), flags(memory, area))
     })
 }
 
@@ -50,6 +51,10 @@ pub(super) fn show_rollup(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Resul
 /// The memory use of an area.
 fn held(memory: &Memory, area: &Area) -> Held {
     let mut sum = Held::default();
+    if reserved::of_area(area).is_some() {
+        pieces(memory, area.span, &mut |piece| sum = sum.and(&reserved_by(piece)));
+        return sum;
+    }
     let is_memory = is_of_memory(area);
     pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area, is_memory)));
     sum.swap = (super::pagemap::swapped(memory, area.span) + away(area)) * PAGE;
@@ -70,6 +75,15 @@ fn is_of_memory(area: &Area) -> bool {
             mm().files().get(id).is_some_and(|file| file.store() == Some(Store::Memory))
         }
         Backing::Anon | Backing::Frames { .. } => false,
+    }
+}
+
+/// The memory use of one piece of an area of reserved folios, which count as nothing else.
+fn reserved_by(piece: &Piece) -> Held {
+    let bytes = piece.count() * PAGE;
+    match piece.is_shared() {
+        true => Held { shared_reserved: bytes, ..Held::default() },
+        false => Held { private_reserved: bytes, ..Held::default() },
     }
 }
 
@@ -97,18 +111,20 @@ fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
         private_dirty: when(!others && dirty, bytes),
         referenced: when(piece.attrs.contains(Attrs::YOUNG), bytes),
         anonymous: when(anon, bytes),
-        lazy_free: 0,
         anon_huge: when(huge && anon, bytes),
         shmem_huge: when(huge && shmem, bytes),
         file_huge: when(huge && file, bytes),
         locked: when(area.flags.contains(AreaFlags::LOCKED), pss),
-        swap: 0,
+        ..Held::default()
     }
 }
 
 /// Whether a fault in the area might get a large folio: the policy allows a size, and an aligned
 /// block of it lies within.
 fn is_eligible(memory: &Memory, area: &Area) -> bool {
+    if reserved::of_area(area).is_some() {
+        return false;
+    }
     let advice = Advice::of(area.flags);
     let allowed = mm().policy().candidates(advice, memory.space().opt_out());
     let fits = |order: Order| {
@@ -142,6 +158,7 @@ fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
         (has(AreaFlags::LOCK_ON_FAULT), "lf"),
         (counted, "ac"),
         (has(AreaFlags::NORESERVE), "nr"),
+        (reserved::of_area(area).is_some(), "ht"),
         (has(AreaFlags::WIPEONFORK), "wf"),
         (has(AreaFlags::DONTDUMP), "dd"),
         (!has(AreaFlags::TRACKED), "sd"),

@@ -12,7 +12,7 @@ use quire_linux::text::{number, word};
 use quire_linux::{Errno, Result};
 
 use super::table::{Fixed, Is, Many, Numbers, Row};
-use super::thp;
+use super::{pools, thp};
 use crate::isa;
 use crate::memory::{Memory, PAGE_SHIFT, mm};
 use crate::task::processes;
@@ -37,8 +37,7 @@ const DEBUG: &[Row<()>] = &[Row { name: "split_huge_pages", is: Is::Action(super
 
 const MEMORY: &[Row<()>] = &[
     Row { name: "transparent_hugepage", is: Is::Table(thp::ROWS) },
-    // There are no pages of hugetlbfs: the directory of their sizes is empty.
-    Row { name: "hugepages", is: Is::Table(&[]) },
+    Row { name: "hugepages", is: Is::Table(pools::ROWS) },
     Row { name: "quire", is: Is::Table(QUIRE) },
 ];
 

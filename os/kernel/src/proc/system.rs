@@ -17,7 +17,7 @@ use super::net::{NET, kept};
 use super::process::own;
 use super::table::{Is, Row};
 use super::thp::{self, BLOCK};
-use super::{cpuinfo, interrupts};
+use super::{cpuinfo, interrupts, pools};
 use crate::disk::swap;
 use crate::isa::{self, STACK_BYTES};
 use crate::memory::{self, PAGE, mm};
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Row<()>] = &[
 ];
 
 const FILE_SYSTEMS: &[u8] =
-    b"nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tpipefs\n";
+    b"nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tpipefs\nnodev\thugetlbfs\n";
 const SWAPS: &[u8] = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
 const SYSV: &[Row<()>] = &[Row { name: "shm", is: Is::Text(super::sysvipc::show) }];
@@ -115,8 +115,9 @@ const MEMORY: &[Row<()>] = &[
     kept!("overcommit_ratio", 50, i32::MAX as u64),
     fixed!("max_map_count", "{}\n", i32::MAX),
     fixed!("mmap_min_addr", "{PAGE}\n"),
-    fixed!("nr_hugepages", "0\n"),
-    fixed!("nr_overcommit_hugepages", "0\n"),
+    Row { name: "nr_hugepages", is: Is::Setting(pools::usual, pools::set_usual) },
+    Row { name: "nr_hugepages_mempolicy", is: Is::Setting(pools::usual, pools::set_usual) },
+    Row { name: "nr_overcommit_hugepages", is: Is::Setting(pools::most, pools::set_most) },
     Row { name: "swappiness", is: Is::Setting(swappiness, set_swappiness) },
     Row { name: "drop_caches", is: Is::Setting(|_, _, out| out.push(b"0\n"), drop_caches) },
     Row { name: "compact_memory", is: Is::Action(compact_memory) },
@@ -368,7 +369,7 @@ impl FileBytes {
         for id in mm().files().ids() {
             let Some(file) = mm().files().get(id) else { continue };
             let kind = match file.store() {
-                Some(Store::Swap) | None => continue,
+                Some(Store::Swap | Store::Reserved) | None => continue,
                 Some(Store::ReadOnly | Store::ReadWrite) => &mut kinds[0],
                 Some(Store::Memory) => &mut kinds[1],
             };
@@ -434,7 +435,7 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         out.print(format_args!("{name}:{:width$} kB\n", bytes >> 10))
     };
     lines.into_iter().try_for_each(|line| kib(out, line))?;
-    // No line about reserved folios (`Hugepagesize`): programs would ask for some.
+    pools::lines(out)?;
     [("DirectMap4k", 0), ("DirectMap2M", 0)].into_iter().try_for_each(|line| kib(out, line))
 }
 

@@ -12,6 +12,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use linux_raw_sys::general as abi;
+use quire::units::Order;
 use quire_linux::credentials::Credentials;
 use quire_linux::{Errno, Result};
 use spin::mutex::SpinMutex;
@@ -48,6 +49,8 @@ pub(crate) struct Segment {
     pub(crate) creator_gid: u32,
     /// The number of its pages for the memory manager.
     pub(crate) file: u32,
+    /// The reserved folios that they are in.
+    pub(crate) whole: Option<Order>,
     _pages: Keeper,
     pub(crate) state: SpinMutex<State>,
 }
@@ -162,13 +165,13 @@ pub(crate) fn each(mut see: impl FnMut(u32, i32, &Arc<Segment>)) {
 /// `ENOSPC` when there are too many, `ENOMEM`; `EEXIST` when the key has one by now.
 pub(crate) fn make(
     key: i32,
-    bytes: u64,
+    (bytes, whole): (u64, Option<Order>),
     mode: u32,
     (pid, may): (u32, &Credentials),
     now: i64,
 ) -> Result<u32> {
     static SEQUENCE: AtomicU32 = AtomicU32::new(0);
-    let (file, pages) = new_segment(bytes)?;
+    let (file, pages) = new_segment(bytes, whole)?;
     let (uid, gid) = (may.users.effective, may.groups.effective);
     let state =
         State { uid, gid, mode: mode & 0o777, attached: 0, detached: 0, changed: now, last: 0 };
@@ -186,6 +189,7 @@ pub(crate) fn make(
         creator_uid: uid,
         creator_gid: gid,
         file,
+        whole,
         _pages: pages,
         state: SpinMutex::new(state),
     };

@@ -89,7 +89,7 @@ impl Tree {
         let number = (entry.rdevmajor().unwrap_or(0), entry.rdevminor().unwrap_or(0));
         let body = match mode & raw::S_IFMT {
             raw::S_IFREG => {
-                let data = self.make_data();
+                let data = self.make_data(None)?;
                 put(&data, entry.file())?;
                 Body::File(data)
             }

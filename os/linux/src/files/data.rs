@@ -79,6 +79,12 @@ pub trait Pages: Any + Send + Sync {
     /// may go on behind.
     fn next(&self, bytes: Range<u64>) -> Option<Range<u64>>;
 
+    /// The bytes of a block: the length is a multiple of it, and blocks come and go as a whole.
+    /// More than a page where they are reserved folios: then only areas write them.
+    fn block_bytes(&self) -> u64 {
+        PAGE
+    }
+
     /// Bytes of memory that the pages take.
     fn held_bytes(&self) -> u64;
 
@@ -98,8 +104,27 @@ pub trait Pages: Any + Send + Sync {
     fn is_running(&self) -> bool;
 }
 
-/// Makes a place for a new file's bytes.
-pub type MakePages = fn() -> Arc<dyn Pages>;
+/// Makes a place for a new file's bytes: in pages as they come, or in reserved folios.
+///
+/// # Errors
+/// [`Errno::ENODEV`] where there are no reserved folios of that size.
+pub type MakePages = fn(Option<Reserved>) -> Result<Arc<dyn Pages>>;
+
+/// The size of reserved folios: the power of two of its bytes, or 0 for the usual one, as in the
+/// flags of `mmap` and `memfd_create`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved(pub u32);
+
+impl Reserved {
+    /// Those bits of such flags.
+    pub const FLAGS: u32 = 0x3f << Self::AT;
+    const AT: u32 = 26;
+
+    /// The size in flags that ask for reserved folios.
+    pub const fn of_flags(flags: u32) -> Self {
+        Self((flags & Self::FLAGS) >> Self::AT)
+    }
+}
 
 struct State {
     length: u64,
@@ -138,6 +163,16 @@ impl Data {
         self.pages.held_bytes()
     }
 
+    /// The bytes of a block; see [`Pages::block_bytes`].
+    pub fn block_bytes(&self) -> u64 {
+        self.pages.block_bytes()
+    }
+
+    /// Whether its pages are in reserved folios.
+    pub fn is_reserved(&self) -> bool {
+        self.block_bytes() > PAGE
+    }
+
     /// Copies bytes from `offset` on into `into`, and says how many there were.
     ///
     /// # Errors
@@ -153,7 +188,11 @@ impl Data {
     /// # Errors
     /// [`Errno::ENOSPC`] when there is no memory, [`Errno::EFBIG`] beyond [`LENGTH_MAX`],
     /// [`Errno::EPERM`] where seals forbid it: each only when nothing was written.
+    /// [`Errno::EINVAL`] where the pages are reserved folios.
     pub fn write_at(&self, offset: Option<u64>, bytes: &[u8]) -> Result<(usize, u64)> {
+        if self.is_reserved() {
+            return Err(Errno::EINVAL);
+        }
         let mut state = self.state.lock();
         let start = offset.unwrap_or(state.length);
         let mut done = 0;
@@ -213,8 +252,12 @@ impl Data {
     ///
     /// # Errors
     /// [`Errno::EFBIG`] beyond what a file may have, [`Errno::EPERM`] where seals forbid it;
-    /// [`Errno::ENOMEM`], as [`Pages::set_end`] says.
+    /// [`Errno::EINVAL`] for a part of a reserved folio; [`Errno::ENOMEM`], as [`Pages::set_end`]
+    /// says.
     pub fn truncate(&self, length: u64) -> Result<()> {
+        if self.is_reserved() && !length.is_multiple_of(self.block_bytes()) {
+            return Err(Errno::EINVAL);
+        }
         if length > LENGTH_MAX {
             return Err(Errno::EFBIG);
         }
@@ -255,6 +298,10 @@ impl Data {
         if bytes.end > LENGTH_MAX {
             return Err(Errno::EFBIG);
         }
+        let bytes = match self.is_reserved() {
+            true => bytes.start..bytes.end.next_multiple_of(self.block_bytes()),
+            false => bytes,
+        };
         let end = {
             let mut state = self.state.lock();
             let before = state.length;
@@ -315,6 +362,15 @@ impl Data {
         }
         state.seals |= more;
         Ok(())
+    }
+
+    /// Makes it end at `end` at least, for an area that shows it up to there.
+    ///
+    /// # Errors
+    /// As [`truncate`](Self::truncate).
+    pub fn reach(&self, end: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        if end > state.length { self.grow(&mut state, end) } else { Ok(()) }
     }
 
     /// Does `map` with the number of its pages, while its seals and its length stay the same.

@@ -9,6 +9,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
+use super::data::Reserved;
 use super::generated::Tell;
 use super::node::Node;
 use crate::{Errno, Result};
@@ -21,9 +22,28 @@ pub struct Entries {
     next: u64,
     /// Whether the directory was removed: then nothing can be made in it any more.
     removed: bool,
+    /// The pages of files that are made in it are in such reserved folios (hugetlbfs).
+    reserved: Option<Reserved>,
 }
 
 impl Entries {
+    /// No entries, in a directory whose files are in reserved folios.
+    pub fn with_reserved(reserved: Option<Reserved>) -> Self {
+        Self { reserved, ..Self::default() }
+    }
+
+    /// The reserved folios that the files made in it are in, if they are.
+    pub fn reserved(&self) -> Option<Reserved> {
+        self.reserved
+    }
+
+    /// Lets a file system of reserved folios begin here, or end: the entries are gone then, and
+    /// returned, so that the caller drops them without a lock.
+    pub fn set_reserved(&mut self, reserved: Option<Reserved>) -> Self {
+        let next = self.next;
+        core::mem::replace(self, Self { reserved, next, ..Self::default() })
+    }
+
     /// The node called `name`.
     pub fn get(&self, name: &[u8]) -> Option<Arc<Node>> {
         let (_, node) = self.order.get(self.names.get(name)?)?;

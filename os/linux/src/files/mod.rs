@@ -66,7 +66,7 @@ pub use call::{Caller, Halt, Outcome, Sink, Source, Time};
 pub use change::Rename;
 pub use console::{Console, Keys, Screen, WindowSize};
 pub use cpio::Unpacked;
-pub use data::{Data, LENGTH_MAX, MakePages, PIECE, Pages, read_to, write_from};
+pub use data::{Data, LENGTH_MAX, MakePages, PIECE, Pages, Reserved, read_to, write_from};
 pub use device::{Device, Devices, Number, Random};
 pub use dir::Entries;
 pub use epoll::{Epoll, Event};

@@ -11,7 +11,7 @@ use spin::mutex::SpinMutex;
 
 use super::block::Block;
 use super::call::{Caller, Time};
-use super::data::Data;
+use super::data::{Data, Reserved};
 use super::device::Device;
 use super::dir::Entries;
 use super::generated::{Directory, Entry, Generated, Jump, What};
@@ -343,6 +343,11 @@ impl Node {
             Body::Directory(entries) => Some(entries),
             _ => None,
         }
+    }
+
+    /// The reserved folios that the pages of files made in this directory are in.
+    pub(super) fn reserved(&self) -> Option<Reserved> {
+        self.entries().and_then(|entries| entries.lock().reserved())
     }
 
     /// The maker of its entries, if it is a generated directory.

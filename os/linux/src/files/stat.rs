@@ -54,6 +54,8 @@ pub struct About {
     pub length: u64,
     /// Bytes of memory that it takes.
     pub held_bytes: u64,
+    /// The preferred size of reads and writes in bytes.
+    pub block: u64,
     /// Owner, names, times.
     pub meta: Meta,
 }
@@ -81,6 +83,10 @@ impl About {
             device,
             length,
             held_bytes,
+            block: match node.body() {
+                Body::File(file) => file.block_bytes(),
+                _ => BLOCK,
+            },
             meta,
         }
     }
@@ -98,7 +104,7 @@ impl About {
             st_gid: gid,
             st_rdev: joined(self.device),
             st_size: self.length,
-            st_blksize: BLOCK,
+            st_blksize: self.block,
             st_blocks: self.held_bytes / 512,
             st_atime: accessed.seconds,
             st_atime_nsec: accessed.nanos,
@@ -116,7 +122,7 @@ impl About {
         let Meta { uid, gid, links, accessed, modified, changed, .. } = self.meta;
         put!(bytes: statx {
             stx_mask: raw::STATX_BASIC_STATS,
-            stx_blksize: BLOCK,
+            stx_blksize: self.block,
             stx_nlink: links,
             stx_uid: uid,
             stx_gid: gid,
@@ -159,15 +165,15 @@ pub const fn split(device: u64) -> (u32, u32) {
     (major as u32, minor as u32 & 0x00ff_ffff)
 }
 
-/// A file system with this magic number and without blocks.
-pub(super) fn about_volume(magic: u32, volume: u32) -> Statfs {
+/// A file system with this magic number and this size of a block, of which it does not count any.
+pub(super) fn about_volume(magic: u32, volume: u32, block: u64) -> Statfs {
     let mut bytes = [0; size_of::<statfs>()];
     put!(bytes: statfs {
         f_type: magic,
-        f_bsize: BLOCK,
+        f_bsize: block,
         f_fsid: volume,
         f_namelen: super::path::NAME_MAX,
-        f_frsize: BLOCK,
+        f_frsize: block,
     });
     bytes
 }

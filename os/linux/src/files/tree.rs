@@ -12,7 +12,7 @@ use spin::mutex::SpinMutex;
 
 use super::block::Block;
 use super::call::{Caller, Time, copied};
-use super::data::{Data, MakePages};
+use super::data::{Data, MakePages, Reserved};
 use super::device::{Devices, NAMES};
 use super::dir::Entries;
 use super::generated::Directory;
@@ -105,21 +105,58 @@ impl Tree {
         self.make(Body::Directory(SpinMutex::new(Entries::default())), mode, now)
     }
 
-    /// No bytes, in a place where the tree's files have theirs.
-    pub fn make_data(&self) -> Data {
-        Data::new((self.pages)())
+    /// The same for the directory `above`: files in it have the same kind of pages.
+    pub(super) fn make_directory_in(&self, above: &Node, mode: u32, now: Time) -> Arc<Node> {
+        let entries = Entries::with_reserved(above.reserved());
+        self.make(Body::Directory(SpinMutex::new(entries)), mode, now)
+    }
+
+    /// No bytes, in a place where the tree's files have theirs, or in reserved folios.
+    ///
+    /// # Errors
+    /// [`Errno::ENODEV`] where there are none of that size.
+    pub fn make_data(&self, reserved: Option<Reserved>) -> Result<Data> {
+        (self.pages)(reserved).map(Data::new)
     }
 
     /// A new regular file without bytes.
-    pub fn make_file(&self, mode: u32, now: Time) -> Arc<Node> {
-        self.make(Body::File(self.make_data()), mode, now)
+    ///
+    /// # Errors
+    /// As [`make_data`](Self::make_data).
+    pub fn make_file(&self, reserved: Option<Reserved>, mode: u32, now: Time) -> Result<Arc<Node>> {
+        Ok(self.make(Body::File(self.make_data(reserved)?), mode, now))
     }
 
     /// A new regular file without bytes or a name, with these seals.
-    pub fn make_nameless(&self, seals: u32, mode: u32, now: Time) -> Arc<Node> {
-        let node = self.make(Body::File(Data::sealed((self.pages)(), seals)), mode, now);
+    ///
+    /// # Errors
+    /// As [`make_data`](Self::make_data).
+    pub fn make_nameless(
+        &self,
+        reserved: Option<Reserved>,
+        seals: u32,
+        mode: u32,
+        now: Time,
+    ) -> Result<Arc<Node>> {
+        let data = Data::sealed((self.pages)(reserved)?, seals);
+        let node = self.make(Body::File(data), mode, now);
         node.note(now, |meta| meta.links = 0);
-        node
+        Ok(node)
+    }
+
+    /// Lets a file system of reserved folios begin at a directory in memory, or end. Its entries
+    /// are gone then.
+    ///
+    /// # Errors
+    /// As [`make_data`](Self::make_data); [`Errno::EINVAL`] for another directory.
+    pub(super) fn set_reserved(&self, node: &Node, reserved: Option<Reserved>) -> Result<()> {
+        self.make_data(reserved)?;
+        let entries = node.entries().ok_or(Errno::EINVAL)?;
+        let changes = self.changes.lock();
+        let old = entries.lock().set_reserved(reserved);
+        drop(changes);
+        drop(old);
+        Ok(())
     }
 
     /// A new symbolic link.

@@ -42,6 +42,10 @@ pub struct Held {
     pub locked: u64,
     /// On swap devices.
     pub swap: u64,
+    /// In reserved folios that other spaces map, too; they count nowhere else.
+    pub shared_reserved: u64,
+    /// In reserved folios that no other space maps.
+    pub private_reserved: u64,
 }
 
 impl Held {
@@ -67,6 +71,8 @@ impl Held {
             file_huge: self.file_huge + other.file_huge,
             locked: self.locked + other.locked,
             swap: self.swap + other.swap,
+            shared_reserved: self.shared_reserved + other.shared_reserved,
+            private_reserved: self.private_reserved + other.private_reserved,
         }
     }
 
@@ -123,8 +129,8 @@ impl Held {
         line(out, "AnonHugePages:", self.anon_huge)?;
         line(out, "ShmemPmdMapped:", self.shmem_huge)?;
         line(out, "FilePmdMapped:", self.file_huge)?;
-        line(out, "Shared_Hugetlb:", 0)?;
-        line(out, "Private_Hugetlb:", 0)?;
+        line(out, "Shared_Hugetlb:", self.shared_reserved)?;
+        line(out, "Private_Hugetlb:", self.private_reserved)?;
         line(out, "Swap:", self.swap)?;
         // Sharers of a slot are not counted by owner: each counts it as a whole.
         line(out, "SwapPss:", self.swap)?;

@@ -24,6 +24,8 @@ pub struct Sizes {
     pub locked: u64,
     /// Memory on swap devices.
     pub swap: u64,
+    /// Reserved folios that its areas map, which count nowhere else.
+    pub reserved: u64,
 }
 
 impl Sizes {

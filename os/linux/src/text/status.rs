@@ -161,7 +161,7 @@ fn memory(out: &mut Text, sizes: &Sizes, peaks: &Peaks) -> Result<()> {
         ("VmLib", 0),
         ("VmPTE", peaks.tables),
         ("VmSwap", sizes.swap),
-        ("HugetlbPages", 0),
+        ("HugetlbPages", sizes.reserved),
     ];
     for (name, bytes) in lines {
         out.print(format_args!("{name}:\t{:8} kB\n", bytes >> 10))?;

@@ -122,6 +122,8 @@ fn a_sum_forgets_no_field() {
         file_huge: 16,
         locked: 17,
         swap: 18,
+        shared_reserved: 19,
+        private_reserved: 20,
     };
     assert_eq!(one.and(&Held::default()), one);
     assert_eq!(Held::default().and(&one), one);
@@ -207,6 +209,7 @@ fn statm_counts_pages() {
         stack: 33 * page,
         locked: 0,
         swap: 0,
+        reserved: 8 * page,
     };
     assert_eq!(printed(|out| sizes.print(out, page)), "927 433 404 5 0 285 0\n");
 }
@@ -221,6 +224,7 @@ fn status() -> Status<'static> {
         stack: 132 << 10,
         locked: 0,
         swap: 12 << 10,
+        reserved: 2 << 20,
     };
     Status {
         name: b"cat",
@@ -275,7 +279,7 @@ VmExe:\t      20 kB
 VmLib:\t       0 kB
 VmPTE:\t      44 kB
 VmSwap:\t      12 kB
-HugetlbPages:\t       0 kB
+HugetlbPages:\t    2048 kB
 CoreDumping:\t0
 THP_enabled:\t1
 untag_mask:\t0xffffffffffffffff

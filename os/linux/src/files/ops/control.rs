@@ -6,7 +6,7 @@ use super::calls::{Calls, only};
 use crate::files::block;
 use crate::files::call::{Sink, Source};
 use crate::files::console::Console;
-use crate::files::data::Data;
+use crate::files::data::{Data, Reserved};
 use crate::files::device::Device;
 use crate::files::node::Body;
 use crate::files::open::Description;
@@ -179,26 +179,55 @@ impl Calls<'_> {
     }
 
     /// `mount`: file systems that exist here are where they are already, and a `tmpfs` may be
-    /// asked for at any directory, since all are in memory.
+    /// asked for at any directory, since all are in memory. A `hugetlbfs` begins at a directory in
+    /// memory, whose entries it ends; of its `options`, those of the size of its folios count.
     ///
     /// # Errors
-    /// [`Errno::ENODEV`] for other file systems, [`Errno::ENOTDIR`], and those of paths.
-    pub fn mount(&self, path: &[u8], kind: &[u8], flags: u64) -> Result<()> {
+    /// [`Errno::ENODEV`] for other file systems, [`Errno::ENOTDIR`], [`Errno::EINVAL`] for options
+    /// that make no sense, and those of paths.
+    pub fn mount(&self, path: &[u8], kind: &[u8], flags: u64, options: &[u8]) -> Result<()> {
         const REMOUNT: u64 = 32;
-        if !self.node(raw::AT_FDCWD, path, 0)?.is_directory() {
+        let node = self.node(raw::AT_FDCWD, path, 0)?;
+        if !node.is_directory() {
             return Err(Errno::ENOTDIR);
+        }
+        if kind == b"hugetlbfs" && flags & REMOUNT == 0 {
+            return self.tree.set_reserved(&node, Some(folio_size(options)?));
         }
         let is_known = flags & REMOUNT != 0 || MOUNTED.contains(&kind);
         if is_known { Ok(()) } else { Err(Errno::ENODEV) }
     }
 
-    /// `umount2`: does nothing.
+    /// `umount2`: ends a `hugetlbfs`, and does nothing else.
     ///
     /// # Errors
     /// Those of paths.
     pub fn umount2(&self, path: &[u8]) -> Result<()> {
-        self.node(raw::AT_FDCWD, path, 0).map(drop)
+        let node = self.node(raw::AT_FDCWD, path, 0)?;
+        if node.reserved().is_some() { self.tree.set_reserved(&node, None) } else { Ok(()) }
     }
+}
+
+/// The size of reserved folios that mount options name: `pagesize=2M`.
+fn folio_size(options: &[u8]) -> Result<Reserved> {
+    let mut sizes = options.split(|byte| *byte == b',');
+    let Some(size) = sizes.find_map(|option| option.strip_prefix(b"pagesize=")) else {
+        return Ok(Reserved(0));
+    };
+    let text = core::str::from_utf8(size).map_err(|_| Errno::EINVAL)?;
+    let digits = text.trim_end_matches(['K', 'k', 'M', 'm', 'G', 'g']);
+    let shift = match &text.as_bytes()[digits.len()..] {
+        [] => 0,
+        [b'K' | b'k'] => 10,
+        [b'M' | b'm'] => 20,
+        [b'G' | b'g'] => 30,
+        _ => return Err(Errno::EINVAL),
+    };
+    let count: u64 = digits.parse().map_err(|_| Errno::EINVAL)?;
+    if !count.is_power_of_two() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Reserved(count.trailing_zeros() + shift))
 }
 
 /// The contents of a file that may have seals.

@@ -6,6 +6,7 @@ use linux_raw_sys::general as raw;
 
 use super::calls::{Calls, only};
 use crate::files::call::{Sink, Time};
+use crate::files::data::PIECE;
 use crate::files::node::{Body, Kind, Node};
 use crate::files::path::path_of;
 use crate::files::stat::{About, Stat, Statfs, Statx, about_volume};
@@ -96,7 +97,18 @@ impl Calls<'_> {
     }
 
     fn about_volume(&self, node: &Node) -> Statfs {
-        about_volume(self.tree.magic(node.volume()), node.volume())
+        let block = match (node.body(), node.reserved()) {
+            (Body::File(file), _) => file.block_bytes(),
+            (_, Some(reserved)) => {
+                self.tree.make_data(Some(reserved)).map_or(0, |data| data.block_bytes())
+            }
+            _ => PIECE as u64,
+        };
+        let magic = match block > PIECE as u64 {
+            true => raw::HUGETLBFS_MAGIC,
+            false => self.tree.magic(node.volume()),
+        };
+        about_volume(magic, node.volume(), block)
     }
 
     /// `faccessat2`.

@@ -7,6 +7,7 @@ use linux_raw_sys::general as raw;
 use super::calls::{Calls, only};
 use crate::files::call::{Outcome, Sink, copied};
 use crate::files::change::Rename;
+use crate::files::data::Reserved;
 use crate::files::device::Device;
 use crate::files::node::{Body, Kind, Node};
 use crate::files::object::Object;
@@ -68,11 +69,15 @@ impl Calls<'_> {
     /// `memfd_create`: a descriptor for a new file in memory that has no name.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for unknown flags (large pages of their own are not known), flags that
-    /// exclude each other, and names that are too long; [`Errno::EMFILE`], [`Errno::ENOMEM`].
+    /// [`Errno::EINVAL`] for unknown flags, flags that exclude each other, and names that are too
+    /// long; [`Errno::ENODEV`] where there are no reserved folios of a size; [`Errno::EMFILE`],
+    /// [`Errno::ENOMEM`].
     pub fn memfd_create(&self, name: &[u8], flags: u32) -> Result<u32> {
         let sealed = raw::MFD_NOEXEC_SEAL;
-        only(flags, raw::MFD_CLOEXEC | raw::MFD_ALLOW_SEALING | sealed | raw::MFD_EXEC)?;
+        let reserved = (flags & raw::MFD_HUGETLB != 0).then(|| Reserved::of_flags(flags));
+        let sizes = if reserved.is_some() { raw::MFD_HUGETLB | Reserved::FLAGS } else { 0 };
+        let known = raw::MFD_CLOEXEC | raw::MFD_ALLOW_SEALING | sealed | raw::MFD_EXEC;
+        only(flags, known | sizes)?;
         if flags & sealed != 0 && flags & raw::MFD_EXEC != 0 || name.len() > MEMFD_NAME_MAX {
             return Err(Errno::EINVAL);
         }
@@ -84,7 +89,7 @@ impl Calls<'_> {
         };
         let mut shown = copied(b"memfd:")?;
         shown.put(name)?;
-        let node = self.tree.make_nameless(seals, mode, self.who.now);
+        let node = self.tree.make_nameless(reserved, seals, mode, self.who.now)?;
         self.who.own(&node);
         let place = Some((self.tree.root().clone(), Arc::from(&shown[..])));
         let open = Arc::new(Description::new(node, place, raw::O_RDWR, None));
@@ -112,7 +117,7 @@ impl Calls<'_> {
             Errno::EPERM => Errno::EACCES,
             other => other,
         })?;
-        let node = self.tree.make_file(self.masked(mode), self.who.now);
+        let node = self.tree.make_file(spot.dir.reserved(), self.masked(mode), self.who.now)?;
         self.put(spot, &node)?;
         Ok(node)
     }
@@ -210,7 +215,8 @@ impl Calls<'_> {
                 None => tree.make_directory(self.who, name),
             };
         }
-        let node = self.tree.make_directory(self.masked(mode) & !0o6000, self.who.now);
+        let node =
+            self.tree.make_directory_in(&spot.dir, self.masked(mode) & !0o6000, self.who.now);
         self.put(&spot, &node)
     }
 
@@ -220,14 +226,14 @@ impl Calls<'_> {
     /// [`Errno::EINVAL`] for an unknown kind, [`Errno::EPERM`] for others that do not exist here,
     /// else as [`mkdirat`](Self::mkdirat).
     pub fn mknodat(&self, dir: i32, path: &[u8], mode: u32, device: u64) -> Result<()> {
+        let spot = self.spot(dir, path, false)?;
         let body = match mode & raw::S_IFMT {
-            0 | raw::S_IFREG => Body::File(self.tree.make_data()),
+            0 | raw::S_IFREG => Body::File(self.tree.make_data(spot.dir.reserved())?),
             raw::S_IFIFO => Body::Pipe(Arc::new(Pipe::new())),
             raw::S_IFCHR => Body::Device(self.tree.devices().find(stat::split(device))),
             raw::S_IFBLK | raw::S_IFSOCK | raw::S_IFDIR => return Err(Errno::EPERM),
             _ => return Err(Errno::EINVAL),
         };
-        let spot = self.spot(dir, path, false)?;
         let node = self.tree.make(body, self.masked(mode), self.who.now);
         self.put(&spot, &node)
     }

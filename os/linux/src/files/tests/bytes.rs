@@ -31,7 +31,7 @@ proptest! {
     #[test]
     fn data_is_as_a_vector_of_its_bytes(steps in steps()) {
         let mut model: Vec<u8> = Vec::new();
-        let data = Data::new(heap::make());
+        let data = Data::new(heap::make(None).unwrap());
         let mut held = Vec::new();
         for step in steps {
             match step {
@@ -77,7 +77,7 @@ fn a_fault_in_the_memory_of_a_reader_may_come_to_the_same_file() {
             Ok(())
         }
     }
-    let data = Data::new(heap::make());
+    let data = Data::new(heap::make(None).unwrap());
     data.write_at(None, b"old").unwrap();
     let mut nosy = Nosy(&data, Vec::new());
     assert_eq!(read_to(&data, 0, 3, &mut nosy), Ok(3));
@@ -89,7 +89,7 @@ fn a_fault_in_the_memory_of_a_reader_may_come_to_the_same_file() {
 
 #[test]
 fn a_file_of_holes_costs_nothing_and_its_holes_can_be_found() {
-    let data = Data::new(heap::make());
+    let data = Data::new(heap::make(None).unwrap());
     data.truncate(1 << 40).unwrap();
     assert_eq!((data.held_bytes(), data.next_data(0), data.next_hole(5)), (0, None, Some(5)));
     data.write_at(Some(3 * 4096 + 7), b"x").unwrap();
@@ -104,7 +104,7 @@ fn a_file_of_holes_costs_nothing_and_its_holes_can_be_found() {
 
 #[test]
 fn no_file_is_longer_than_an_offset_can_tell() {
-    let data = Data::new(heap::make());
+    let data = Data::new(heap::make(None).unwrap());
     assert_eq!(data.truncate(LENGTH_MAX + 1), Err(Errno::EFBIG));
     assert_eq!(data.reserve(0..LENGTH_MAX + 1, true), Err(Errno::EFBIG));
     assert_eq!(data.write_at(Some(LENGTH_MAX), b"x"), Err(Errno::EFBIG));

@@ -82,7 +82,7 @@ impl Directory for Proc {
 
 fn world() -> World {
     let world = World::new();
-    let target = world.tree.make_file(0o600, NOW);
+    let target = world.tree.make_file(None, 0o600, NOW).unwrap();
     let Body::File(data) = target.body() else { panic!("it is a regular file") };
     data.write_at(None, b"target").unwrap();
     let proc = Proc { rendered: Arc::default(), target, depth: 0 };

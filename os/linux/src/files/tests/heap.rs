@@ -16,6 +16,8 @@ pub(super) struct Heap {
     state: Mutex<State>,
     /// An area shows it, and may write it.
     pub(super) is_shown: AtomicBool,
+    /// The bytes of its reserved folios.
+    block: Option<u64>,
 }
 
 #[derive(Default)]
@@ -120,9 +122,18 @@ impl Pages for Heap {
     fn is_writable_somewhere(&self) -> bool {
         self.is_shown()
     }
+
+    fn block_bytes(&self) -> u64 {
+        self.block.unwrap_or(PAGE)
+    }
 }
 
 /// Where files of the small world have their bytes.
-pub(super) fn make() -> Arc<dyn Pages> {
-    Arc::new(Heap::default())
+pub(super) fn make(reserved: Option<Reserved>) -> Result<Arc<dyn Pages>> {
+    let block = match reserved {
+        None => None,
+        Some(Reserved(0 | 21)) => Some(1 << 21),
+        Some(_) => return Err(Errno::ENODEV),
+    };
+    Ok(Arc::new(Heap { block, ..Heap::default() }))
 }

@@ -150,7 +150,7 @@ fn the_umask_is_kept_from_new_files() {
 #[test]
 fn mounts_are_where_they_are() {
     let world = World::new();
-    let mount = |path: &[u8], kind: &[u8]| world.run(|calls| calls.mount(path, kind, 0));
+    let mount = |path: &[u8], kind: &[u8]| world.run(|calls| calls.mount(path, kind, 0, b""));
     assert_eq!(mount(b"/dev", b"devtmpfs"), Ok(()));
     assert_eq!(mount(b"/dev", b"ext4"), Err(Errno::ENODEV));
     assert_eq!(mount(b"/dev/null", b"tmpfs"), Err(Errno::ENOTDIR));

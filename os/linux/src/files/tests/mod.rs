@@ -22,6 +22,7 @@ mod meta;
 mod model;
 mod names;
 mod pipe;
+mod reserved;
 mod stored;
 mod table;
 
