@@ -14,13 +14,18 @@ use crate::steps::{Missing, build_dir};
 const PLACE: &str = "tools/testing/selftests/mm";
 
 /// The script that runs a test in the machine: it mounts file systems, as a distribution would, and
-/// swaps to a disk in RAM where tests page something out.
+/// swaps to a disk in RAM where tests page something out, and has reserved folios where tests want
+/// them.
 const START: &str = "#!/bin/sh
 /bin/busybox mkdir -p /tmp /dev/shm
 /bin/busybox mount -t tmpfs tmpfs /tmp 2>/dev/null
 /bin/busybox mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 case \"$1\" in cow|khugepaged|process_madv|guard-regions)
 /bin/busybox mkswap /dev/ram0 >/dev/null && /bin/busybox swapon /dev/ram0 ;;
+hugetlb_fault_after_madv|hugetlb_madv_vs_map)
+echo 1 >/proc/sys/vm/nr_hugepages ;;
+huge*|map_huge*|thuge*|pagemap_ioctl)
+echo 128 >/proc/sys/vm/nr_hugepages ;;
 esac
 cd /tests
 exec \"./$@\"

@@ -24,7 +24,7 @@ const fn watched(name: &'static str, args: &'static [&'static str], seconds: u64
 }
 
 /// All, from the least demanding on.
-pub(super) const PROGRAMS: [Program; 25] = [
+pub(super) const PROGRAMS: [Program; 34] = [
     program("map_fixed_noreplace", 60),
     program("madv_populate", 60),
     program("map_populate", 60),
@@ -44,6 +44,15 @@ pub(super) const PROGRAMS: [Program; 25] = [
     program("guard-regions", 120),
     program("split_huge_page_test", 300),
     Program { args: &["-d", "10"], ..program("transhuge-stress", 240) },
+    program("hugepage-mmap", 60),
+    program("hugepage-shm", 60),
+    program("map_hugetlb", 60),
+    program("hugepage-mremap", 120),
+    program("hugetlb-madvise", 120),
+    program("hugetlb_fault_after_madv", 120),
+    program("hugetlb_madv_vs_map", 120),
+    program("hugetlb_dio", 120),
+    program("thuge-gen", 120),
     program("pagemap_ioctl", 240),
     watched("uffd-unit-tests", &[], 240),
     watched("uffd-stress", &["anon", "20", "16"], 240),

@@ -79,7 +79,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     /// [`Error::Invalid`] also where an area cannot have the event: one that shows
-    /// [frames](Self::map_frames) has none, [`WatchFor::MINOR`] is for those of files,
+    /// [frames](Self::map_frames) or reserved folios has none, [`WatchFor::MINOR`] is for files,
     /// [`WatchFor::WRITE`] for anonymous ones and shared ones of files in memory, and
     /// [`WatchFor::ASYNC`] goes with that; both are behind the feature `watch`.
     pub fn watch(
@@ -103,7 +103,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 }
                 Backing::Anon => !events.contains(WatchFor::MINOR),
                 Backing::File { id, .. } => {
-                    !events.contains(WatchFor::WRITE) || self.is_shared_memory(area, id)
+                    let is_plain = watch.is_none() || self.base.whole(area.backing).is_none();
+                    is_plain
+                        && (!events.contains(WatchFor::WRITE) || self.is_shared_memory(area, id))
                 }
                 Backing::Frames { .. } => watch.is_none(),
             };
