@@ -27,6 +27,8 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
+#define POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+
 enum {
     ARENA_PAGES = 8,      /* data that calls read and write */
     GROUND_PAGES = 1024,  /* the memory that calls change */
@@ -123,8 +125,12 @@ __attribute__((noreturn)) static void keep(uint64_t deadline)
 {
     while (now_ns() < deadline) {
         size_t bytes = (4 + pick(1020)) * PAGE;
-        uint64_t *words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                               -1, 0);
+        bool reserved = !pick(4);
+        int kind = MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_HUGETLB : 0);
+        bytes = reserved ? HUGE_BYTES : bytes;
+        uint64_t *words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, kind, -1, 0);
+        if (words == MAP_FAILED && reserved)
+            continue; /* The others have them all. */
         if (words == MAP_FAILED)
             failed("a keeper's mmap");
         madvise(words, bytes, pick(2) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
@@ -138,7 +144,10 @@ __attribute__((noreturn)) static void keep(uint64_t deadline)
         }
         verify(words, bytes, "a keeper's memory");
         int status = 0;
-        if (child > 0 && (waitpid(child, &status, 0) != child || (status && status != SIGKILL)))
+        bool waited = child > 0 ? waitpid(child, &status, 0) == child : true;
+        /* There may be no folio left for the child's copy. */
+        bool ends = !status || status == SIGKILL || (reserved && status == SIGBUS);
+        if (!waited || !ends)
             end(1, "a keeper's child ended with status %#x.", status);
         munmap(words, bytes);
     }
@@ -296,7 +305,8 @@ static void adapt(long call, uint64_t *a)
         if (pick(8)) {
             a[2] &= pick(4) ? 3 : 7;
             a[3] = (pick(4) ? MAP_PRIVATE : MAP_SHARED) | (pick(4) ? MAP_ANONYMOUS : 0) |
-                (pick(3) ? MAP_FIXED : 0) | (pick(8) ? 0 : MAP_POPULATE | MAP_LOCKED);
+                (pick(3) ? MAP_FIXED : 0) | (pick(8) ? 0 : MAP_POPULATE | MAP_LOCKED) |
+                (pick(8) ? 0 : MAP_HUGETLB);
             a[4] = pick(16);
             a[5] = pick(4) ? pick(8) * PAGE : a[5];
         }
@@ -410,11 +420,28 @@ static void check_zero(const char *at, size_t bytes, long call)
             tell(3, call, *(const uint64_t *)(at + i));
 }
 
+/* So must reserved folios be; there may be none left. */
+static void take_reserved(void)
+{
+    size_t bytes = (1 + pick(2)) * HUGE_BYTES;
+    int kind = pick(2) ? MAP_PRIVATE : MAP_SHARED;
+    char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+    if (at == MAP_FAILED)
+        return;
+    check_zero(at, bytes, SYS_mmap);
+    memset(at, 1, bytes);
+    if (kind == MAP_PRIVATE && !madvise(at, HUGE_BYTES, MADV_DONTNEED))
+        munmap(at + pick(2) * PAGE, HUGE_BYTES);
+    munmap(at, bytes);
+}
+
 /* New memory must be zero, whichever call made it. */
 static void take_new(void)
 {
     if (!is_alone)
         return;
+    if (!pick(4))
+        return take_reserved();
     atomic_fetch_add(&finding->blocks, 1);
     size_t bytes = (1 + pick(pick(4) ? 16 : 600)) * PAGE, more = (1 + pick(32)) * PAGE;
     char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -540,6 +567,9 @@ static void open_some(void)
     open("/proc/self/maps", O_RDONLY);
     open("/proc/self/pagemap", O_RDONLY);
     open("/proc/self/mem", O_RDWR);
+    int huge = (int)syscall(SYS_memfd_create, "h", 4u);
+    if (huge >= 0 && ftruncate(huge, (off_t)(2 * HUGE_BYTES)))
+        _exit(1);
     if (pipe2(ends, O_NONBLOCK) || pipe(ends) ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends))
         _exit(1);
@@ -727,6 +757,27 @@ static bool run(uint64_t seed, int processes, uint64_t seconds)
 /* The loss after a time in which nothing may be lost, in KiB, and the tolerated loss. Linux keeps
  * caches of many kinds; Quire's kernel keeps tables of its own heap: as much after 30 s as after
  * 15. */
+/* The number in a file about the pool; 0 where there is no such file. */
+static long pool_says(const char *path)
+{
+    char text[32] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t count = read(fd, text, sizeof text - 1);
+    close(fd);
+    return count > 0 ? atol(text) : 0;
+}
+
+/* No process has a reserved folio, or a promise of one, any more. */
+static bool check_pool(void)
+{
+    long all = pool_says(POOL "nr_hugepages"), free = pool_says(POOL "free_hugepages");
+    long promised = pool_says(POOL "resv_hugepages");
+    bool good = all == free && promised == 0;
+    printf("%s reserved folios are free again: %ld of %ld, %ld promised\n",
+           good ? "ok" : "FAILED", free, all, promised);
+    return good;
+}
+
 static bool check_balance(long before, long after)
 {
     struct utsname names;
@@ -759,6 +810,8 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {16, 64, 2048};
     for (size_t i = 0; i < COUNT(sizes); i++)
         set_thp(sizes[i], "always");
+    /* And folios that are reserved. */
+    put_word(POOL "nr_hugepages", "12");
     /* The first part warms up the kernel's caches. */
     uint64_t warm = (seconds + 3) / 4;
     bool good = run(seed, processes, warm);
@@ -774,5 +827,6 @@ int main(int argc, char **argv)
         printf("abuse: after call %ld: %s, %#lx\n", finding->call, kinds[finding->kind],
                finding->value);
     good = check_balance(before, unused_kib()) && good && clean;
+    good = check_pool() && good;
     return !good;
 }
