@@ -128,7 +128,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 }
                 What::Leaf { frame, attrs, .. } => {
                     let lone = match run.count {
-                        1 => self.fork_scattered(heir, &run, entries.end, with),
+                        1 if self.level().is_last() => {
+                            self.fork_scattered(heir, &run, entries.end, with)
+                        }
                         _ => 0,
                     };
                     if lone > 0 {

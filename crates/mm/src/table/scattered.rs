@@ -29,7 +29,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.spelled(frame, now).wrapping_sub(raw)
     }
 
-    /// If `run` is one page, calls `act` with its entry, word and frame, and with those of the
+    /// If `run` is one leaf, calls `act` with its entry, word and frame, and with those of the
     /// leaves after it that have the same attributes, before entry `end`, up to one for which it
     /// returns `false`. Returns how many it did. None of them is in a contiguous block.
     #[inline(always)]
@@ -56,11 +56,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         at - run.index
     }
 
-    /// The sample of a run of one page, if others of its kind can come before entry `end`.
+    /// The sample of a run of one leaf, if others of its kind can come before entry `end`.
     #[inline(never)]
     fn sample_of(&self, run: &Run, end: usize) -> Option<Sample> {
         let What::Leaf { frame, attrs, .. } = run.what else { return None };
-        let is_lone = run.index + 1 < end && self.level().is_last();
+        let is_lone = run.index + 1 < end;
         let is_plain = !self.is_folded(run.raw) && !is_foreign(attrs);
         let sample = || Sample::of::<A>(run.raw, self.level(), frame, attrs);
         (is_lone && is_plain).then(sample)

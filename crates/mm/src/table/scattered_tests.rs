@@ -15,7 +15,7 @@ use crate::tags::Tag;
 
 const CPU: CpuId = CpuId::new(0);
 const PAGES: u64 = 64;
-/// Not at the start of a table, and no end of a contiguous block.
+/// The first leaf, counted in leaves: not at the start of a table, and no end of a contiguous block.
 const AT: u64 = 512 + 5;
 
 /// A page that is mapped: the frame, by its number among those that were taken, and what it grants.
@@ -51,8 +51,10 @@ struct Case<'a, 'r, A> {
     parent: Tables<'a, A, Machine<'r>>,
     child: Tables<'a, A, Machine<'r>>,
     frames: Vec<Pfn>,
-    /// How many pages each call changes; `None` for all at once.
+    /// How many leaves each call changes; `None` for all at once.
     each: Option<u64>,
+    /// The level of the leaves.
+    level: Level,
     flushes: Vec<bool>,
 }
 
@@ -63,18 +65,29 @@ impl<A: Arch> Case<'_, '_, A> {
         run
     }
 
-    /// Maps each page of `leaves` in the parent, whose last table it makes.
+    /// The size of a leaf.
+    fn unit(&self) -> Order {
+        A::order(self.level)
+    }
+
+    fn page(&self, leaf: u64) -> Vpn {
+        Vpn::new((AT + leaf) << self.unit().get())
+    }
+
+    /// Maps each of `leaves` in the parent, whose lowest table it makes.
     fn map(&self, leaves: &[Leaf]) {
+        let first = self.page(0);
         for tables in [&self.parent, &self.child] {
-            while !tables.walk(Vpn::new(AT), Level::LAST).level.is_last() {
-                let place = tables.walk(Vpn::new(AT), Level::LAST);
-                tables.link(place, Vpn::new(AT), self.frame()).expect("no other CPU links");
+            while tables.walk(first, self.level).level != self.level {
+                let place = tables.walk(first, self.level);
+                tables.link(place, first, self.frame()).expect("no other CPU links");
             }
         }
-        let locked = self.parent.lock_lowest(Vpn::new(AT), Level::LAST);
-        for (page, leaf) in (AT..).map(Vpn::new).zip(leaves) {
+        let locked = self.parent.lock_lowest(first, self.level);
+        for (at, leaf) in (0..).zip(leaves) {
             if let Some((frame, grant)) = *leaf {
-                locked.put(locked.index(page), 1, self.frames[frame], attrs(grant), Order::ZERO);
+                let index = locked.index(self.page(at));
+                locked.put(index, 1, self.frames[frame], attrs(grant), self.unit());
             }
         }
     }
@@ -82,7 +95,7 @@ impl<A: Arch> Case<'_, '_, A> {
     fn pieces(&self, from: u64, to: u64) -> Vec<PageSpan> {
         let each = self.each.unwrap_or(PAGES);
         let starts = (from..to).step_by(each as usize);
-        let span = |at: u64| PageSpan::new(Vpn::new(AT + at), Vpn::new(AT + to.min(at + each)));
+        let span = |at: u64| PageSpan::new(self.page(at), self.page(to.min(at + each)));
         starts.map(span).collect()
     }
 
@@ -114,7 +127,7 @@ impl<A: Arch> Case<'_, '_, A> {
             let (spare, done, lend_marks) = (&mut spare, &mut done, &|marks, _| marks);
             let mut with = Heritage { how, spare, gather, done, lend_marks };
             if let Err(_pinned) = self.parent.fork(&self.child, &mut span, &mut with) {
-                span = PageSpan::new(span.start.add(1), span.end);
+                span = PageSpan::new(span.start.add(self.unit().pages()), span.end);
             }
         }
     }
@@ -139,9 +152,9 @@ impl<A: Arch> Case<'_, '_, A> {
         gather.settle(self.phys, self.machine, Target { tag: Some(&tag), root: tables.root() });
     }
 
-    fn words(tables: &Tables<'_, A, Machine<'_>>) -> Vec<u64> {
-        let locked = tables.lock_lowest(Vpn::new(AT), Level::LAST);
-        (0..PAGES).map(|at| locked.word(locked.index(Vpn::new(AT + at)))).collect()
+    fn words(&self, tables: &Tables<'_, A, Machine<'_>>) -> Vec<u64> {
+        let locked = tables.lock_lowest(self.page(0), self.level);
+        (0..PAGES).map(|at| locked.word(locked.index(self.page(at)))).collect()
     }
 
     fn end(mut self) -> Outcome {
@@ -149,8 +162,8 @@ impl<A: Arch> Case<'_, '_, A> {
         let of = |&frame: &Pfn| folios.of(frame).map(|folio| folios.counts(folio));
         let counts = self.frames.iter().map(of).collect();
         let result = (
-            Self::words(&self.parent),
-            Self::words(&self.child),
+            self.words(&self.parent),
+            self.words(&self.child),
             counts,
             core::mem::take(&mut self.flushes),
         );
@@ -165,9 +178,16 @@ impl<A: Arch> Case<'_, '_, A> {
     }
 }
 
-/// Runs the acts, in calls of `each` pages.
-fn run<A: Arch>(config: Config, leaves: &[Leaf], acts: &[Act], each: Option<u64>) -> Outcome {
-    let mut ram = Ram::new(4 << 20).expect("the host has 4 MiB");
+/// Runs the acts on leaves of `level`, in calls of `each` of them.
+fn run<A: Arch>(
+    config: Config,
+    (leaves, level): (&[Leaf], Level),
+    acts: &[Act],
+    each: Option<u64>,
+) -> Outcome {
+    let unit = A::order(level);
+    let ram = ((PAGES << unit.get()) + 1024).next_multiple_of(1024) << A::PAGE_SHIFT;
+    let mut ram = Ram::new(2 * ram as usize).expect("the host has that much");
     let (machine, all) = Machine::new(config, &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::empty()).collect();
     let (mut caches, mut zones) = ([CpuCache::new()], [Zone::new(all.span())]);
@@ -175,9 +195,9 @@ fn run<A: Arch>(config: Config, leaves: &[Leaf], acts: &[Act], each: Option<u64>
     phys.add(all).expect("the zone has all frames");
     let before = phys.free_frames();
     let folios = Folios::new(phys.meta());
-    let run = phys.alloc(CPU, Order::new(6)).expect("RAM is left");
-    let frames: Vec<_> = (0..PAGES).map(|at| run.start().add(at)).collect();
-    folios.adopt_mapped(run, Order::ZERO, Home::new(0, Vpn::new(AT)));
+    let run = phys.alloc(CPU, Order::new(6 + unit.get())).expect("RAM is left");
+    let frames: Vec<_> = (0..PAGES).map(|at| run.start().add(at << unit.get())).collect();
+    folios.adopt_mapped(run, unit, Home::new(0, Vpn::new(AT << unit.get())));
     let tree = || {
         Tables::<A, _>::found(&machine, phys.meta(), {
             let run = phys.alloc(CPU, Order::ZERO).expect("RAM is left");
@@ -186,10 +206,10 @@ fn run<A: Arch>(config: Config, leaves: &[Leaf], acts: &[Act], each: Option<u64>
         })
     };
     let (parent, child) = (tree(), tree());
-    let mut case =
-        Case { machine: &machine, phys: &phys, parent, child, frames, each, flushes: Vec::new() };
+    let (machine, phys, flushes) = (&machine, &phys, Vec::new());
+    let mut case = Case { machine, phys, parent, child, frames, each, level, flushes };
     case.map(leaves);
-    let page = |frame| Folio { head: frame, order: Order::ZERO };
+    let page = |frame| Folio { head: frame, order: unit };
     // Every second frame has a holder beside its mappings.
     let is_held = |at: usize| at % 2 == 1;
     (0..case.frames.len())
@@ -215,7 +235,11 @@ fn run<A: Arch>(config: Config, leaves: &[Leaf], acts: &[Act], each: Option<u64>
     }
     for (at, frame) in frames.into_iter().enumerate() {
         // Its first mapping, where no leaf stands for it.
-        let unmapped = if mapped.contains(&at) { None } else { folios.unmap(page(frame), 1) };
+        let unmapped = if mapped.contains(&at) {
+            None
+        } else {
+            folios.unmap(page(frame), unit.pages() as u32)
+        };
         let put = if is_held(at) { folios.put(page(frame)) } else { None };
         if let Some(run) = unmapped.or(put) {
             phys.free(CPU, run);
@@ -271,14 +295,30 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     )
 }
 
+fn at_once_and_one_by_one<A: Arch>(
+    config: Config,
+    leaves: (&[Leaf], Level),
+    acts: &[Act],
+) -> Result<(), TestCaseError> {
+    let at_once = run::<A>(config, leaves, acts, None);
+    prop_assert_eq!(at_once, run::<A>(config, leaves, acts, Some(1)));
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn c1_pages_that_lie_anywhere_change_as_one_by_one(leaves in leaves(), acts in acts()) {
-        let at_once = run::<X86_64>(Config::x86_64(), &leaves, &acts, None);
-        prop_assert_eq!(at_once, run::<X86_64>(Config::x86_64(), &leaves, &acts, Some(1)));
-        let at_once = run::<Arm4k>(Config::arm64_4k(), &leaves, &acts, None);
-        prop_assert_eq!(at_once, run::<Arm4k>(Config::arm64_4k(), &leaves, &acts, Some(1)));
+        let leaves = (&leaves[..], Level::LAST);
+        at_once_and_one_by_one::<X86_64>(Config::x86_64(), leaves, &acts)?;
+        at_once_and_one_by_one::<Arm4k>(Config::arm64_4k(), leaves, &acts)?;
+    }
+
+    #[test]
+    fn c1_so_do_large_leaves(leaves in leaves(), acts in acts()) {
+        let leaves = (&leaves[..], Level::LAST.parent());
+        at_once_and_one_by_one::<X86_64>(Config::x86_64(), leaves, &acts)?;
+        at_once_and_one_by_one::<Arm4k>(Config::arm64_4k(), leaves, &acts)?;
     }
 }

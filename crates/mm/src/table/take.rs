@@ -147,12 +147,12 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
                     return self.take_shielded(frame, gather, took);
                 }
                 let lone = match run.count {
-                    1 if table.level().is_last() => table.take_scattered(run, self.end, gather),
+                    1 => table.take_scattered(run, self.end, gather),
                     _ => 0,
                 };
                 if lone > 0 {
                     took.entries += lone as u64;
-                    return Step::To(pages.start.add(lone as u64));
+                    return Step::To(pages.start.add((lone as u64) << table.unit().get()));
                 }
                 let taken = table.take_folios(run, frame, gather, |_| true);
                 debug_assert!(taken == pages.count() || gather.is_full(), "leaves map folios");
@@ -256,14 +256,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         passed
     }
 
-    /// If the run is one page, takes it and the leaves after it that are like it, wherever their
+    /// If the run is one leaf, takes it and the leaves after it that are like it, wherever their
     /// frames lie, up to one for which the gather has no room. Returns how many.
     #[inline(never)]
     fn take_scattered(&self, run: &Run, end: usize, gather: &mut Gather) -> usize {
-        let folios = Folios::new(self.tables.meta);
+        let (folios, pages) = (Folios::new(self.tables.meta), self.unit().pages());
         let count = self.scattered(run, end, |_, _, frame| match folios.of(frame) {
             Some(folio) if !gather.is_full() => {
-                gather.mapping(self.tables.meta, folio, FrameSpan::new(frame, 1));
+                gather.mapping(self.tables.meta, folio, FrameSpan::new(frame, pages));
                 true
             }
             _ => false,
