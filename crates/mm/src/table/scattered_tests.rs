@@ -15,7 +15,7 @@ use crate::tags::Tag;
 
 const CPU: CpuId = CpuId::new(0);
 const PAGES: u64 = 64;
-/// The first leaf, counted in leaves: not at the start of a table, and no end of a contiguous block.
+/// The first leaf, by number: not at the start of a table, and no end of a contiguous block.
 const AT: u64 = 512 + 5;
 
 /// A page that is mapped: the frame, by its number among those that were taken, and what it grants.
@@ -219,11 +219,8 @@ fn run<A: Arch>(
     for act in acts {
         match act {
             Act::Pin(frame) if !is_held(*frame) => {}
-            Act::Pin(frame) => {
-                if folios.pin(page(case.frames[*frame])) {
-                    pinned.push(*frame);
-                }
-            }
+            Act::Pin(frame) if !folios.pin(page(case.frames[*frame])) => {}
+            Act::Pin(frame) => pinned.push(*frame),
             _ => case.act(*act),
         }
     }
