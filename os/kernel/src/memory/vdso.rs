@@ -7,12 +7,12 @@
 //! ```
 //!
 //! All programs see the same two frames, which boot takes out of RAM before the library has it
-//! (`ForeignFrames`). So no process pays for memory, nothing counts who maps them, and a fork copies
-//! two leaves. The pages lie beside the stack: they need no table of their own. Their place is the
+//! (`ForeignFrames`). So no process pays for memory, nothing counts their mappings, and a fork
+//! copies two leaves. The pages lie beside the stack: they need no table of their own. Their place is the
 //! same in each program, as that of everything else here; a program that moves or unmaps them
 //! harms itself alone.
 //!
-//! The object is made at boot: `isa` has its code, [`quire_linux::exec::vdso`] writes ELF around it.
+//! The object is made at boot: `isa` has its code, [`quire_linux::exec::vdso`] writes the rest.
 
 use quire::hw::ForeignFrames;
 use quire::space::{Area, At, Backing, Request};
@@ -73,7 +73,7 @@ pub(super) fn init(early: &mut Early) {
         bytes.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
         u64::from_le_bytes(bytes)
     };
-    // What is taken begins at a page.
+    // An array that was taken begins at a page.
     let words = enough(early.array((0..2 * WORDS).map(|at| match at.checked_sub(WORDS) {
         None => data.get(at).copied().unwrap_or(0),
         Some(at) => object_word(at),

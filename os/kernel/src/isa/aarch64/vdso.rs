@@ -6,12 +6,12 @@
 //!
 //! **The order of reads.** A read of the counter may be made early, and out of order (Arm ARM,
 //! "The generic timer", CNTVCT_EL0): before an earlier load of what another CPU wrote after *its*
-//! reading, and the two times would contradict each other. `isb` before it keeps it from that, as in
-//! the kernel (`clock::count`). On the other side, the time that is stored depends on the count.
-//! So a store-release after that, or a barrier, which publishes it, comes after the read as well.
+//! reading, and the two times would contradict each other. `isb` before it prevents that, as in the
+//! kernel (`clock::count`). On the other side, the time that is stored depends on the count. So a
+//! store-release after that, or a barrier, which publishes it, comes after the read as well.
 //!
-//! The arithmetic is that of `virt::clock`, from the same counter and with the same numbers. So each
-//! reading lies between those of the calls before and after it.
+//! The arithmetic is that of `virt::clock`, from the same counter and with the same numbers. So
+//! each reading lies between those of the calls before and after it.
 
 use core::arch::global_asm;
 

@@ -7,12 +7,12 @@
 //! **The order of reads.** A read of `time` is not ordered with loads and stores by itself
 //! (unprivileged ISA, "CSR Access Ordering"): it may be made before an earlier load of what another
 //! hart wrote after *its* reading, and the two times would contradict each other. To fences it is
-//! device input, so `fence r, i` keeps it from that, as in the kernel (`clock::count`). On the other
+//! device input, so `fence r, i` prevents that, as in the kernel (`clock::count`). On the other
 //! side, the time that is stored depends on the count. So a fence or a release after that, which
 //! publishes it, comes after the read as well. A hart's own reads are in order anyway.
 //!
-//! The arithmetic is that of `virt::clock`, from the same counter and with the same numbers. So each
-//! reading lies between those of the calls before and after it.
+//! The arithmetic is that of `virt::clock`, from the same counter and with the same numbers. So
+//! each reading lies between those of the calls before and after it.
 
 use core::arch::global_asm;
 
