@@ -8,9 +8,9 @@
 //!
 //! All programs see the same two frames, which boot takes out of RAM before the library has it
 //! (`ForeignFrames`). So no process pays for memory, nothing counts their mappings, and a fork
-//! copies two leaves. The pages lie beside the stack: they need no table of their own. Their place is the
-//! same in each program, as that of everything else here; a program that moves or unmaps them
-//! harms itself alone.
+//! copies two leaves. The pages lie beside the stack: they need no table of their own. Their place
+//! is the same in each program, as that of everything else here; a program that moves or unmaps
+//! them harms itself alone.
 //!
 //! The object is made at boot: `isa` has its code, [`quire_linux::exec::vdso`] writes the rest.
 
