@@ -72,6 +72,7 @@ fn start(boot: isa::Boot) -> ! {
     #[cfg(feature = "checks")]
     scripts::init(boot.command_line);
     isa::start_cpus(begin);
+    memory::vdso::publish();
     log!("CPU: {}", isa::facts());
     log!("{} CPUs, {} ms", isa::cpu_count(), isa::now() / 1_000_000);
     #[cfg(feature = "checks")]

@@ -31,6 +31,9 @@ pub struct Space<A> {
     stack_pages: AtomicU64,
     /// Rare events that happened here: bits of [`Ever`].
     ever: AtomicU32,
+    /// The lowest page at which an area ever showed frames by number; else the highest number. A
+    /// search for such areas skips all spans below.
+    frames_from: AtomicU64,
     /// The number of the group it is in; 0: none.
     group: AtomicU32,
     /// How many callers take leaves out without a change of the space, and have not flushed yet.
@@ -40,7 +43,7 @@ pub struct Space<A> {
 }
 
 crate::sync::names!([A] Space<A>, "space" {
-    root, window, opt_out, stack_pages, ever, group, unflushed, counters
+    root, window, opt_out, stack_pages, ever, frames_from, group, unflushed, counters
 } + areas + tag);
 
 /// The number of a group of spaces; see [`Mm::new_group`](crate::Groups::create).
@@ -73,13 +76,11 @@ pub(crate) enum Ever {
     Sealed = 2,
     /// An area was mapped whose contents may be lost.
     Droppable = 4,
-    /// An area was mapped that shows frames by number.
-    Frames = 8,
     /// An area was watched.
-    Watched = 16,
+    Watched = 8,
     /// An area was mapped that shows a file of reserved folios.
     #[cfg_attr(not(feature = "files"), allow(dead_code))]
-    Reserved = 32,
+    Reserved = 16,
 }
 
 /// A caller takes leaves out of a space and flushes later. A concurrent change that finds them gone
@@ -103,6 +104,7 @@ impl<A: Arch> Space<A> {
             opt_out: AtomicU32::new(0),
             stack_pages: AtomicU64::new(STACK_BYTES >> A::PAGE_SHIFT),
             ever: AtomicU32::new(0),
+            frames_from: AtomicU64::new(u64::MAX),
             group: AtomicU32::new(0),
             unflushed: AtomicU32::new(0),
             counters: SpaceCounters::default(),
@@ -219,6 +221,20 @@ impl<A: Arch> Space<A> {
     /// Notes all events of `parent`, whose pages and areas this space inherits.
     pub(crate) fn note_all_of(&self, parent: &Self) {
         self.ever.fetch_or(parent.ever.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.frames_from.store(parent.frames_from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Whether an area in `span` may show frames by number. Only changes of the space ask, and
+    /// only they note it.
+    #[inline]
+    pub(crate) fn may_show_frames(&self, span: PageSpan) -> bool {
+        self.frames_from.load(Ordering::Relaxed) < span.end.get()
+    }
+
+    /// Notes that an area is about to show frames from `page` on.
+    pub(crate) fn note_frames(&self, page: Vpn) {
+        let from = self.frames_from.load(Ordering::Relaxed).min(page.get());
+        self.frames_from.store(from, Ordering::Relaxed);
     }
 
     /// The group whose limit it counts for.

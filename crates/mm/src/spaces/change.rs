@@ -320,7 +320,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Refuses if an area in `span` shows frames: it must not lose single pages.
     pub(crate) fn may_unmap_pages(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let shows = || self.areas(space, span).any(|area| area.is_of_frames());
-        if space.has(Ever::Frames) && shows() { Err(Error::Invalid) } else { Ok(()) }
+        if space.may_show_frames(span) && shows() { Err(Error::Invalid) } else { Ok(()) }
     }
 
     /// Refuses if an end of `span` lies within a reserved folio: its area may not be cut there.

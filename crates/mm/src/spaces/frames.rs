@@ -20,7 +20,7 @@ use super::Spaces;
 use crate::base::{Change, Error};
 use crate::folio::Folio;
 use crate::limits::ORDER_MAX;
-use crate::space::{Area, AreaFlags, At, Backing, Ever, Request, Space};
+use crate::space::{Area, AreaFlags, At, Backing, Request, Space};
 use crate::table::Taking;
 
 /// A run of RAM that the embedder took out of the library and lends to areas: a ring that it shares
@@ -122,7 +122,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let request = fitted(request, shown.span, shown.memory)?;
         let mut change = self.base.change(space);
         let span = self.base.view(space).place(&request, self.align(space, &request))?;
-        space.note(Ever::Frames);
+        space.note_frames(span.start);
         if matches!(request.at, At::Fixed(_)) {
             change.prepare(span, 2)?;
             self.clear_out(space, &mut change, span)?;

@@ -131,6 +131,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut left = old;
         change.complete(|section| section.prepare_tables(&mut left, old.start, span.start))?;
         space.note(Ever::Moved);
+        if area.is_of_frames() {
+            space.note_frames(span.start);
+        }
         let backing = area.clipped(old).backing;
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         let unlocked = |area: Area| Area { flags: area.flags - locks, ..area };

@@ -433,6 +433,23 @@ fn e10_calls_that_would_take_a_single_page_away_are_refused() {
 }
 
 #[test]
+fn e10_an_area_of_frames_keeps_its_pages_where_it_was_moved_to_and_in_children() {
+    with_device::<Arm4k>(Config::arm64_4k(), 64, |mm, _, space, device| {
+        let below = place::<Arm4k>();
+        let high = At::Fixed(below.add(1000));
+        let area = mm.spaces().map_frames(space, &Request::anon(64).at(high), device).unwrap();
+        // The search for areas of frames skips this span, which is below all of them.
+        let free = PageSpan::new(below, below.add(64));
+        assert_eq!(mm.discard(space, free), Ok(()));
+        assert_eq!(mm.remap(space, area, 64, Move::To(below)), Ok(free));
+        assert_eq!(mm.discard(space, free), Err(Error::Invalid));
+        let child = mm.fork(space, Asid(2)).unwrap();
+        assert_eq!(mm.discard(&child, free), Err(Error::Invalid));
+        mm.destroy(child);
+    });
+}
+
+#[test]
 fn e10_a_cpu_without_types_maps_registers_by_plain_entries() {
     let without = Config { memory_types: MemoryTypes::PLATFORM, ..Config::riscv64_sv39() };
     with_device::<Sv39>(without, 16, |mm, cpu, space, device| {

@@ -16,12 +16,12 @@ use quire_linux::files::{Caller, Description};
 use quire_linux::{Errno, Result};
 
 use crate::isa::{self, Context};
-use crate::memory::{self, Break, Memory, PAGE, errno, mm, user};
+use crate::memory::{self, Break, Memory, PAGE, errno, mm, user, vdso};
 use crate::task::{Program, Thread, cgroup, tree};
 
 /// Where programs may be: not in the first 64 KiB, so that stray small pointers fault.
 pub(super) fn space() -> Space {
-    Space { page_bytes: PAGE, user: 0x1_0000..memory::trampoline() }
+    Space { page_bytes: PAGE, user: 0x1_0000..memory::PROGRAM_END }
 }
 
 /// The program to run, its arguments and environment.
@@ -132,7 +132,7 @@ fn fill(
     wanted: &Wanted,
     (stack_limit, may): (u64, &Credentials),
 ) -> Result<(u64, Program)> {
-    trampoline(memory)?;
+    let vdso = vdso::map(memory)?;
     memory.space().set_stack_pages(stack_limit / PAGE);
     let stack = make_stack(memory, plan.is_stack_executable, stack_limit)?;
     let top = stack.end.get() * PAGE;
@@ -152,6 +152,7 @@ fn fill(
         random,
         is_secure: may.users.real != may.users.effective || may.groups.real != may.groups.effective,
         signal_stack_bytes: isa::SIGNAL_STACK_BYTES,
+        vdso,
     };
     let room = stack_limit.min(STACK_MOST);
     let image = exec::stack::build(top, room, &wanted.args, &wanted.envs, &wanted.path, &aux)?;
@@ -247,18 +248,6 @@ fn show(memory: &Memory, file: &Arc<Description>, segment: &Segment) -> Result<(
 /// How much is read from a file at a time.
 const PIECE: usize = 64 << 10;
 
-/// The page with the code for programs that name none to return from handlers to.
-fn trampoline(memory: &Memory) -> Result<()> {
-    if isa::TRAMPOLINE.is_empty() {
-        return Ok(());
-    }
-    let page = Vpn::new(memory::trampoline() / PAGE);
-    let request = Request::anon(1).at(At::FixedNoReplace(page));
-    mm().map(memory.space(), &request).map_err(errno)?;
-    user::write_bytes(memory::trampoline(), isa::TRAMPOLINE)?;
-    mm().protect(memory.space(), PageSpan::new(page, page.add(1)), Prot::RX).map_err(errno)
-}
-
 /// The first size of a stack, in pages: it grows from there.
 const STACK_FIRST: u64 = 33;
 /// The most bytes that are reserved for arguments.
@@ -266,7 +255,7 @@ const STACK_MOST: u64 = 1 << 30;
 
 /// Maps the stack: at the end of what a program may map, growing down when it is touched below.
 fn make_stack(memory: &Memory, executable: bool, limit: u64) -> Result<PageSpan> {
-    let end = Vpn::new(isa::USER_END / PAGE);
+    let end = Vpn::new(vdso::STACK_END / PAGE);
     let pages = STACK_FIRST.min(limit / PAGE).max(1);
     let prot = if executable { Prot::all() } else { Prot::RW };
     let request = Request::anon(pages)

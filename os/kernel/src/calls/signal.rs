@@ -13,7 +13,7 @@ use quire_linux::{Errno, Result, Wake};
 
 use super::time::timespec;
 use crate::isa;
-use crate::memory::{self, user};
+use crate::memory::{Own, user, vdso};
 use crate::task::{Answer, Process, Resume, Stop, Thread, exit, find, find_task, send};
 
 /// The next step of a thread.
@@ -101,7 +101,9 @@ fn end_call(thread: &mut Thread, action: &Action) {
 fn handle(thread: &mut Thread, info: &Info, action: &Action, blocked: Set) -> Result<()> {
     let alt_stack = thread.task.signals.lock().alt_stack;
     let delivery = Delivery { info, action, blocked, alt_stack };
-    let (address, bytes) = thread.context.deliver(&delivery, memory::trampoline())?;
+    let own = Own::get().ok_or(Errno::EFAULT)?;
+    let sigreturn = vdso::sigreturn(&own);
+    let (address, bytes) = thread.context.deliver(&delivery, sigreturn)?;
     user::write_bytes(address, &bytes)?;
     thread.saved_mask = None;
     let mut own = thread.task.signals.lock();

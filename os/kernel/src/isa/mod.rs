@@ -28,7 +28,7 @@
 //! | `IMAGE` | the distance from a physical address within the kernel's image to the address it runs at; may be `DIRECT` |
 //! | `devices()` | physical addresses and lengths of the devices to map at `DIRECT`; some may have no bytes |
 //! | `DEVICE_FLAGS` | `Attrs` that leaves of devices in the kernel's half have besides their rights |
-//! | `USER_END` | the end of a program's address space, in bytes: where its stack ends |
+//! | `USER_END` | the end of a program's address space, in bytes |
 //! | `MACHINE` | the answer of `uname -m` |
 //! | `Context` | see below; aligned as its vector state needs |
 //! | `run(&mut Context) -> Trap` | runs the program; interrupts are on before and after. An interrupt that was served in the kernel since the last `run` or `idle` makes it return at once, so that none is missed between a last look and the way out. The context's vector state is *not* touched: it stays in the CPU, see `load_vectors` |
@@ -39,7 +39,6 @@
 //! | `Context::{sp, set_sp, set_thread_pointer}` | registers |
 //! | `Context::save_vectors()`, `load_vectors()` | between this CPU's vector registers and the context: called when threads switch, and `save` before a context is cloned |
 //! | `Context::deliver`, `handled` | start a signal's handler, go on after it |
-//! | `TRAMPOLINE` | code that calls `rt_sigreturn`, where programs name none |
 //! | `cpu() -> CpuId` | the CPU that runs this; it stays the same, since kernel code does not migrate |
 //! | `start_cpus(main: fn(CpuId) -> !)` | starts the others; each calls `main` on a stack of its own, set up as the boot CPU is; returns when all have begun |
 //! | `cpu_count()` | how many CPUs there are, at most [`MAX_CPUS`] |
@@ -62,6 +61,8 @@
 //! | `now() -> u64` | nanoseconds since boot, monotonic, the same on all CPUs |
 //! | `clock_page()` | a page of a clock's registers, which programs may read: the right to map it |
 //! | `realtime() -> u64` | nanoseconds since 1970 at about boot, from the machine's clock |
+//! | `time_base() -> TimeBase` | the numbers with which both count |
+//! | `vdso() -> Code` | position-independent code with which programs do the same |
 //! | `alarm(Option<u64>)` | interrupts this CPU at that time, or not |
 //! | `random() -> Option<u64>` | from the CPU's source of random numbers |
 //! | `put(&[u8])`, `take() -> Option<u8>` | the console; input also interrupts CPU 0 |
@@ -86,6 +87,7 @@ mod aarch64;
 #[cfg(target_arch = "riscv64")]
 mod riscv64;
 mod taken;
+mod vdso;
 #[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
 mod virt;
 #[cfg(target_arch = "x86_64")]
@@ -96,6 +98,7 @@ pub use aarch64::*;
 #[cfg(target_arch = "riscv64")]
 pub use riscv64::*;
 pub use taken::{Reason, taken};
+pub use vdso::TimeBase;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 

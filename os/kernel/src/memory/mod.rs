@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   physical memory
-//!   ├ first MiB ┼ kernel image ┼ early: slots, tables ┼ free: Quire's ………… ┼ initramfs ┤
+//!   ├ first MiB ┼ kernel image ┼ early: slots, tables, vDSO ┼ free: Quire's ………… ┼ initramfs ┤
 //!                 kept           kept                   programs, heap        kept
 //! ```
 
@@ -22,6 +22,7 @@ mod shared;
 mod space;
 mod tags;
 pub(crate) mod user;
+pub(crate) mod vdso;
 mod watchers;
 
 use quire::cache::File;
@@ -42,7 +43,7 @@ pub(crate) use limits::{Limits, lend, relieve, set_limits};
 pub(crate) use shared::spaces;
 pub(crate) use shared::{Everyone, Keeper, attachments, is_there, new_segment};
 pub(crate) use space::{
-    ALL, Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,
+    ALL, Break, Memory, Own, PROGRAM_END, Reach, current, errno, fault, set_fetch, switch,
 };
 pub(crate) use tags::rollovers;
 pub(crate) use watchers::Waits;
@@ -98,6 +99,7 @@ pub(crate) fn init(boot: &Boot) {
     let files = many(&mut early, files as usize, File::new);
     let swaps = many(&mut early, SWAPS_MAX, Swap::new);
     heap::init(&mut early);
+    vdso::init(&mut early);
     let (board, all) = board::take(span);
     let board = BOARD.call_once(|| board);
     let parts = Parts::new(span.start, slots, caches, counters, zones)

@@ -25,7 +25,7 @@ use crate::task::compact;
 
 /// Where areas are placed that may be anywhere: above the lowest TiB, below the stack's room.
 const WINDOW: PageSpan =
-    PageSpan { start: Vpn::new(0x10_0000_0000 >> 12), end: Vpn::new(TRAMPOLINE >> 12) };
+    PageSpan { start: Vpn::new(0x10_0000_0000 >> 12), end: Vpn::new(PROGRAM_END >> 12) };
 
 /// All that a program may map.
 pub(crate) const ALL: PageSpan =
@@ -41,16 +41,11 @@ const TRIES: usize = 16;
 /// How many pages are brought in at a time where a group has no room for all.
 const PIECE: u64 = 16;
 
-/// The page where each program finds [`isa::TRAMPOLINE`].
-const TRAMPOLINE: u64 = isa::USER_END - STACK_ROOM;
+/// Where that room begins: programs and their files end there.
+pub(crate) const PROGRAM_END: u64 = isa::USER_END - STACK_ROOM;
 
 /// A new space's tag: it gets its own when a CPU enters it.
 const UNTAGGED: Asid = Asid(0);
-
-/// Where programs find code that calls `rt_sigreturn`.
-pub(crate) fn trampoline() -> u64 {
-    TRAMPOLINE
-}
 
 /// The program's heap (`brk`): bytes, half-open.
 #[derive(Clone, Copy, Default)]

@@ -15,7 +15,7 @@ use quire_linux::{Errno, Result};
 use super::process::Subject;
 use super::table::copied;
 use crate::isa;
-use crate::memory::{Break, Memory, PAGE, mm, reserved, user};
+use crate::memory::{Break, Memory, PAGE, mm, reserved, user, vdso};
 
 /// All pages that a program may map.
 pub(super) fn all() -> PageSpan {
@@ -52,7 +52,9 @@ impl Names {
     fn name(&self, area: &Area) -> &[u8] {
         let (start, end) = (area.span.start.get() * PAGE, area.span.end.get() * PAGE);
         let overlaps = |range: &core::ops::Range<u64>| start < range.end && range.start < end;
-        if overlaps(&self.image) {
+        if let Some(name) = vdso::name(area) {
+            name
+        } else if overlaps(&self.image) {
             &self.path
         } else if overlaps(&(self.heap.start..self.heap.end)) {
             b"[heap]"
@@ -81,6 +83,7 @@ impl Names {
         let (offset, file) = match area.backing {
             Backing::Anon => (0, None),
             Backing::File { id, page } => (page * PAGE, open_file(memory, id.0)),
+            Backing::Frames { .. } if vdso::name(area).is_some() => (0, None),
             Backing::Frames { first, .. } => (first.get() * PAGE, None),
         };
         let path = file.as_ref().map(|file| file.path()).transpose()?;
@@ -93,7 +96,7 @@ impl Names {
             start: area.span.start.get() * PAGE,
             end: area.span.end.get() * PAGE,
             rights: rights(area.prot),
-            shared: area.flags.contains(AreaFlags::SHARED),
+            shared: is_shared(area),
             offset,
             device: (0, volume),
             inode,
@@ -108,6 +111,11 @@ impl Names {
     pub(super) fn print(&self, memory: &Memory, area: &Area, out: &mut Text) -> Result<()> {
         self.line(memory, area, |line| line.print(out))
     }
+}
+
+/// Whether an area is shown as shared. All programs share the vDSO; to each it looks like its own.
+pub(super) fn is_shared(area: &Area) -> bool {
+    area.flags.contains(AreaFlags::SHARED) && vdso::name(area).is_none()
 }
 
 /// The file `id` as it was opened to be mapped; shared anonymous memory never was.

@@ -138,7 +138,7 @@ fn is_eligible(memory: &Memory, area: &Area) -> bool {
 /// The words of `VmFlags`, in Linux's order.
 fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
     let has = |flag| area.flags.contains(flag);
-    let (may, shared) = (area.max_prot, has(AreaFlags::SHARED));
+    let (may, shared) = (area.max_prot, maps::is_shared(area));
     // Counted as committed memory: private and writable.
     let counted = area.prot.contains(Prot::WRITE) && !shared && !has(AreaFlags::NORESERVE);
     [

@@ -50,7 +50,8 @@ pub enum Machine {
 }
 
 impl Machine {
-    const fn number(self) -> u16 {
+    /// Its number in an ELF header.
+    pub(super) const fn number(self) -> u16 {
         match self {
             Self::X86_64 => abi::EM_X86_64,
             Self::Aarch64 => abi::EM_AARCH64,

@@ -39,7 +39,7 @@ const CLOCK_TICKS: u64 = 100;
 /// Bytes of a program header.
 const PROGRAM_HEADER_BYTES: u64 = 56;
 /// Pairs of the auxiliary vector, `AT_NULL` included.
-const AUX_PAIRS: usize = 20;
+const AUX_PAIRS: usize = 21;
 
 /// The kernel's entries in the auxiliary vector.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct Aux<'a> {
     pub is_secure: bool,
     /// The smallest stack on which a signal can be handled, in bytes.
     pub signal_stack_bytes: u64,
+    /// Where its vDSO is.
+    pub vdso: u64,
 }
 
 /// The bytes of a stack.
@@ -146,6 +148,7 @@ pub fn build<S: AsRef<[u8]>>(
 /// The pairs of the auxiliary vector.
 fn vector(aux: &Aux<'_>, random: u64, platform: u64, path: u64) -> [(u32, u64); AUX_PAIRS] {
     [
+        (auxvec::AT_SYSINFO_EHDR, aux.vdso),
         (auxvec::AT_HWCAP, aux.hwcap),
         (auxvec::AT_PAGESZ, aux.page_bytes),
         (auxvec::AT_CLKTCK, CLOCK_TICKS),

@@ -23,6 +23,7 @@ fn aux() -> Aux<'static> {
         random: [9; 16],
         is_secure: false,
         signal_stack_bytes: 2048,
+        vdso: 0x7fff_ffff_e000,
     }
 }
 
@@ -85,6 +86,7 @@ fn a_program_finds_arguments_environment_and_auxiliary_vector() {
             (17, 100),
             (23, 0),
             (26, 6),
+            (33, 0x7fff_ffff_e000),
             (51, 2048),
         ] {
             assert_eq!(pairs.remove(&tag), Some(value), "tag {tag}");

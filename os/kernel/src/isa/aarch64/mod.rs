@@ -49,6 +49,7 @@ mod signal;
 mod trap;
 mod tree;
 mod vectors;
+mod vdso;
 
 use quire::arch::aarch64::Arm64;
 use quire::arch::{Attrs, memory_slots};
@@ -65,10 +66,11 @@ pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
 pub use gic::{idle, interrupt, listen_to_disk};
 pub use mmu::{devices, enter, flush, kernel_root, leave, profile, publish, root_template, tags};
 pub use power::{power_off, random};
-pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
+pub use signal::SIGNAL_STACK_BYTES;
+pub use vdso::vdso;
 pub use vectors::frames;
 
-pub use super::virt::clock::realtime;
+pub use super::virt::clock::{realtime, time_base};
 pub use super::virt::disk::{DiskPort, disk, take_disk_news};
 
 /// The page-table format: granules of 4 KiB, 48-bit addresses. `MAIR_EL1` has the usual, the

@@ -9,9 +9,6 @@ use quire_linux::signal::{AltStack, Set};
 
 use super::context::Context;
 
-/// Code that calls `rt_sigreturn`: `mov x8, #139; svc #0`. Programs get it from the kernel.
-pub const TRAMPOLINE: &[u8] = &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
-
 /// The smallest stack on which a signal can be handled, in bytes.
 pub const SIGNAL_STACK_BYTES: u64 = frame::STACK_BYTES;
 

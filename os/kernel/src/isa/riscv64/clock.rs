@@ -26,7 +26,7 @@ pub(super) fn set_up(machine: &Machine) {
         let low = read(LOW);
         read(HIGH) << 32 | low
     });
-    clock::set_up(read_csr!("time"), machine.frequency, realtime);
+    clock::set_up(count(), machine.frequency, realtime);
 }
 
 /// The registers of the Goldfish clock, which programs may read.
@@ -34,9 +34,16 @@ pub fn clock_page() -> Option<ForeignFrames> {
     cpu::machine().rtc.map(clock::page)
 }
 
+/// The count now: not earlier than what comes before, which is what the fence is for (see `vdso`).
+fn count() -> u64 {
+    // SAFETY: a barrier.
+    unsafe { asm!("fence r, i", options(nostack, preserves_flags)) };
+    read_csr!("time")
+}
+
 /// Nanoseconds since boot, the same on all CPUs.
 pub fn now() -> u64 {
-    clock::nanos(read_csr!("time"))
+    clock::nanos(count())
 }
 
 /// Interrupts this CPU when [`now`] is `at`, or not: an alarm set before is forgotten.

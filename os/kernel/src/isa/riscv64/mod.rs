@@ -48,6 +48,7 @@ mod signal;
 mod trap;
 mod tree;
 mod vectors;
+mod vdso;
 
 use quire::arch::{Arch, Attrs};
 
@@ -65,10 +66,11 @@ pub use mmu::{
 };
 pub use plic::listen_to_disk;
 pub use power::{power_off, random};
-pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
+pub use signal::SIGNAL_STACK_BYTES;
+pub use vdso::vdso;
 pub use vectors::frames;
 
-pub use super::virt::clock::realtime;
+pub use super::virt::clock::{realtime, time_base};
 pub use super::virt::disk::{DiskPort, disk, take_disk_news};
 
 #[cfg(all(feature = "sv39", not(feature = "sv57")))]

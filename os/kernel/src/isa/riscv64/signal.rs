@@ -9,9 +9,6 @@ use quire_linux::signal::{AltStack, Set};
 
 use super::context::Context;
 
-/// Code that calls `rt_sigreturn`: `li a7, 139; ecall`. Programs get it from the kernel.
-pub const TRAMPOLINE: &[u8] = &[0x93, 0x08, 0xb0, 0x08, 0x73, 0x00, 0x00, 0x00];
-
 /// The smallest stack on which a signal can be handled, in bytes.
 pub const SIGNAL_STACK_BYTES: u64 = frame::STACK_BYTES;
 

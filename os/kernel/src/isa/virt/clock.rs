@@ -7,20 +7,15 @@ use quire::hw::ForeignFrames;
 use quire::units::{FrameSpan, MemoryType, PhysAddr};
 use spin::Once;
 
-use crate::isa::Format;
+use crate::isa::{Format, TimeBase};
 
 const NANOS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 struct Clock {
-    /// The count at boot.
-    start: u64,
-    /// Nanoseconds for a count, times 2^32.
-    nanos: u64,
+    base: TimeBase,
     /// Counts for a nanosecond, times 2^32.
     counts: u64,
-    /// Nanoseconds since 1970 at boot.
-    realtime: u64,
 }
 
 static CLOCK: Once<Clock> = Once::new();
@@ -30,10 +25,8 @@ static CLOCK: Once<Clock> = Once::new();
 pub(in crate::isa) fn set_up(start: u64, frequency: u64, realtime: u64) {
     let frequency = frequency.max(1);
     CLOCK.call_once(|| Clock {
-        start,
-        nanos: (NANOS << 32) / frequency,
+        base: TimeBase { start, scale: (NANOS << 32) / frequency, realtime },
         counts: ((u128::from(frequency) << 32) / u128::from(NANOS)) as u64,
-        realtime,
     });
 }
 
@@ -48,20 +41,25 @@ fn scale(value: u64, fraction: u64) -> u64 {
 
 /// Nanoseconds from boot to `count`.
 pub(in crate::isa) fn nanos(count: u64) -> u64 {
-    let clock = clock();
-    scale(count - clock.start, clock.nanos)
+    let base = time_base();
+    scale(count - base.start, base.scale)
 }
 
 /// The first count at which at least `nanos` have passed since boot.
 pub(in crate::isa) fn count_at(nanos: u64) -> u64 {
     let clock = clock();
     // One count later: the division above rounds down.
-    clock.start.saturating_add(scale(nanos, clock.counts)).saturating_add(1)
+    clock.base.start.saturating_add(scale(nanos, clock.counts)).saturating_add(1)
 }
 
 /// Nanoseconds since 1970 at boot; 0 where the machine has no clock.
 pub fn realtime() -> u64 {
-    clock().realtime
+    clock().base.realtime
+}
+
+/// The numbers with which the kernel counts.
+pub fn time_base() -> TimeBase {
+    clock().base
 }
 
 /// The right to map the page with the registers at physical address `address`, which the device

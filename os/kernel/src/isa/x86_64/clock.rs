@@ -1,12 +1,13 @@
 //! Time: the TSC and the APIC's timer, both measured against the PIT, which has a known rate.
 
-use core::arch::x86_64::{_rdrand64_step, _rdtsc};
+use core::arch::x86_64::{_mm_lfence, _rdrand64_step, _rdtsc};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use raw_cpuid::CpuId as Features;
 use x86_64::instructions::port::Port;
 
 use super::apic;
+use crate::isa::TimeBase;
 
 /// The PIT's rate (Intel 8254): a third of the colour subcarrier's, times four.
 const PIT_HZ: u64 = 1_193_182;
@@ -20,9 +21,13 @@ static TSC_START: AtomicU64 = AtomicU64::new(0);
 static TIMER_SCALE: AtomicU64 = AtomicU64::new(1);
 static BOOTED: AtomicU64 = AtomicU64::new(0);
 
+/// The counter, read after all that comes before, as programs read it, too: see `vdso`.
 fn tsc() -> u64 {
-    // SAFETY: reads a counter that every x86-64 CPU has.
-    unsafe { _rdtsc() }
+    // SAFETY: a barrier, and a counter, that every x86-64 CPU has.
+    unsafe {
+        _mm_lfence();
+        _rdtsc()
+    }
 }
 
 /// Measures both, and reads the clock of the machine.
@@ -62,6 +67,15 @@ fn pit(ticks: u16) {
 pub fn now() -> u64 {
     let ticks = tsc().wrapping_sub(TSC_START.load(Ordering::Relaxed));
     ((u128::from(ticks) * u128::from(TSC_SCALE.load(Ordering::Relaxed))) >> 32) as u64
+}
+
+/// The numbers with which [`now`] and [`realtime`] count.
+pub fn time_base() -> TimeBase {
+    TimeBase {
+        start: TSC_START.load(Ordering::Relaxed),
+        scale: TSC_SCALE.load(Ordering::Relaxed),
+        realtime: realtime(),
+    }
 }
 
 /// Ticks of the APIC's timer in `ns` nanoseconds; at least one, and what its register holds.

@@ -16,6 +16,7 @@ mod signal;
 mod space;
 mod traps;
 mod user;
+mod vdso;
 
 use quire::arch::x86_64::X86;
 use quire::arch::{Attrs, memory_slots};
@@ -24,17 +25,18 @@ use quire::units::FrameSpan;
 use x86_64::instructions::port::Port;
 
 pub use apic::{alarm, idle, interrupt};
-pub use clock::{now, random, realtime};
+pub use clock::{now, random, realtime, time_base};
 pub use console::{put, take};
 pub use context::Context;
 pub use cpus::{clock_page, cpu_count, facts, start_cpus};
 pub use disk::{DiskPort, disk, listen_to_disk, take_disk_news};
 pub use flush::{flush, publish, serialize_others};
 pub use local::cpu;
-pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
+pub use signal::SIGNAL_STACK_BYTES;
 pub use space::{enter, kernel_root, leave, root_template, tags};
 pub use traps::run;
 pub use user::copy_user;
+pub use vdso::vdso;
 
 /// The page-table format: four levels. The PAT has WB, WC and UC in these entries; boot writes it.
 pub type Format = X86<4, { memory_slots(0, 1, 3) }>;

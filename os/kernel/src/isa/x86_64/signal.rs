@@ -10,9 +10,6 @@ use x86_64::registers::xcontrol::XCr0;
 
 use super::context::{Context, VECTOR_BYTES, has_xsave};
 
-/// Code that calls `rt_sigreturn`, for programs that name none: on x86-64 all do.
-pub const TRAMPOLINE: &[u8] = &[];
-
 /// The smallest stack on which a signal can be handled, in bytes.
 pub const SIGNAL_STACK_BYTES: u64 = frame::stack_bytes(VECTOR_BYTES);
 
