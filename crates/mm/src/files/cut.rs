@@ -21,7 +21,8 @@ use crate::sync::spin_loop;
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Makes a hole in a file in memory (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`): `pages` read as
     /// zero in all spaces that share the file, and their memory is free, except for folios with
-    /// other references. Private copies stay. `spaces` must be all that may map the file.
+    /// other references. Private copies stay, but those of whole reserved folios, as on Linux.
+    /// `spaces` must be all that may map the file.
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] for a file with a store; [`Error::NoMemory`] when the
@@ -36,6 +37,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let file = self.opened(id)?;
         if !file.is_memory() {
             return Err(Error::Invalid);
+        }
+        if let Some(order) = file.whole() {
+            let mask = order.pages() - 1;
+            let start = pages.start.next_multiple_of(order.pages());
+            file.unmap_all(FilePages::new(start, pages.end & !mask), spaces)?;
         }
         file.cut(pages, spaces)
     }

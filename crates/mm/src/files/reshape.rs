@@ -20,7 +20,7 @@ use crate::base::{AllSpaces, Change, Error, folios_within};
 use crate::cache::{FilePages, file_of, page_of};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, AreaFlags, Space};
-use crate::table::Gather;
+use crate::table::{Gather, Taking};
 
 #[cfg(doc)]
 use crate::cache::File;
@@ -131,6 +131,22 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         let mut change = self.base().change(space);
         change.hold(Space::<A>::all());
         self.showing(space, pages).try_for_each(|(_, span)| act(&mut change, span))
+    }
+
+    /// Unmaps what areas of all spaces have at `pages`, private copies as well. Guards stay until
+    /// their area goes.
+    pub(crate) fn unmap_all(
+        &self,
+        pages: FilePages,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> Result<(), Error> {
+        let mut done = Ok(());
+        spaces.visit(&mut |space| {
+            done = done.and(self.where_shown(space, pages, |change, span| {
+                change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
+            }));
+        });
+        done
     }
 
     /// Whether `folio` is a secluded one of `pages`.

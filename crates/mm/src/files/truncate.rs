@@ -2,14 +2,12 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::PageSpan;
 
 use super::{Files, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Note};
 use crate::folio::Folio;
 use crate::sync::{Ordering, fence, spin_loop};
-use crate::table::Taking;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Gives a file another length, in pages. When this returns no program sees a page beyond its
@@ -41,14 +39,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         fence(Ordering::SeqCst);
         let beyond = FilePages::new(pages, FILE_PAGES_MAX);
         file.drop_pages(beyond);
-        let mut done = Ok(());
-        spaces.visit(&mut |space| {
-            done = done.and(file.where_shown(space, beyond, |change, span| {
-                // Guards stay until their area goes.
-                change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
-            }));
-        });
-        done.and(file.cut(beyond, spaces))
+        file.unmap_all(beyond, spaces).and(file.cut(beyond, spaces))
     }
 
     /// Ends the use of a file. No area maps it any more. Reads under way are dropped when they end.

@@ -541,6 +541,32 @@ fn a9_no_area_of_reserved_folios_is_cut_within_one() {
     });
 }
 
+#[test]
+fn a9_a_hole_takes_the_private_copies_of_its_folios_as_well() {
+    with::<X86_64>(Config::x86_64(), 9, |scene| {
+        let (mm, space) = (scene.mm, scene.space(1));
+        mm.files().resize_pool(scene.order, 4).expect("it is there");
+        let (shared, own) = (scene.block(0).start, scene.block(20).start);
+        let backing = Backing::File { id: scene.files[0], page: 0 };
+        let request = Request { backing, ..Request::anon(2 * scene.order.pages()) };
+        mm.map(&space, &request.at(At::Fixed(own))).expect("free");
+        assert_eq!(scene.access(&space, shared, Some(1)), Ok(1));
+        assert_eq!(scene.access(&space, own, None), Ok(1), "the file's");
+        assert_eq!(scene.counts().free, 3);
+        assert_eq!(scene.access(&space, own.add(1), Some(2)), Ok(2));
+        let next = own.add(scene.order.pages());
+        assert_eq!(scene.access(&space, next, Some(3)), Ok(3), "its own: the file has none");
+        assert_eq!(scene.counts().free, 1);
+        mm.files().punch(scene.files[0], FilePages::new(0, 700), &[&space][..]).expect("memory");
+        assert_eq!(scene.counts().free, 3, "the hole ends within the next folio");
+        assert_eq!(scene.access(&space, own.add(1), None), Ok(0));
+        assert_eq!(scene.access(&space, next, None), Ok(3));
+        check::system(mm, &[&space]).expect("every claim holds");
+        scene.machine.cpu(0).leave();
+        mm.destroy(space);
+    });
+}
+
 #[cfg(feature = "swap")]
 #[test]
 fn a9_reserved_folios_stay_in_memory_and_whole() {
