@@ -171,7 +171,11 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             self.unclaim(block, order, promised);
             return Ok(None);
         };
-        let done = self.base().take_reserved(order, promised).map(|run| {
+        let current = || view.space.areas.is_current(fault.seq, pages);
+        let take = || self.base().take_reserved(order, promised);
+        // A change that ends just now may have freed the folio that was here.
+        let taken = take().or_else(|error| if current() { take() } else { Err(error) });
+        let done = taken.map(|run| {
             self.base().clear(&run, fault.page.offset_from(pages.start), how.resched);
             plan.install_in(view, plan.place, run, order).map_err(|Stale(run)| {
                 self.base().untake_reserved(order, run, promised);
@@ -179,7 +183,14 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             })
         });
         self.unclaim(block, order, promised && !matches!(done, Ok(Ok(_))));
-        Ok(done?.ok().map(Resolved::Mapped))
+        match done {
+            // One that is under way may be about to.
+            Err(_) if !current() => {
+                self.spaces().wait(view, fault.page);
+                Ok(None)
+            }
+            done => Ok(done?.ok().map(Resolved::Mapped)),
+        }
     }
 
     /// Whether the fault, in a file of reserved folios of `order`, is for a folio that the file

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::vec;
 use std::vec::Vec;
 
@@ -501,6 +502,38 @@ fn a9_of_two_cpus_one_takes_the_last_folio_and_both_see_it() {
             mm.files().punch(scene.files[0], scene.file_pages(0..BLOCKS), &[][..]).expect("memory");
             assert_eq!(scene.counts().free, 1);
         }
+    });
+}
+
+/// One CPU gives the only folio back while another touches its page: the touch is never refused.
+#[test]
+fn a9_a_touch_beside_a_discard_finds_the_folio_that_comes_back() {
+    let config = Config { cpus: 2, ..Config::x86_64() };
+    with::<X86_64>(config, 9, |scene| {
+        let mm = scene.mm;
+        mm.files().resize_pool(scene.order, 1).expect("it is there");
+        let space = scene.space(1);
+        let block = scene.block(BLOCKS);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let touches = scope.spawn(|| {
+                scene.machine.cpu(1).bind();
+                let mut refused = None;
+                for _ in 0..3000 {
+                    let touched = mm.fault(&space, block.start, Access::Write);
+                    refused = refused.or(touched.err());
+                }
+                ended.store(true, Ordering::Relaxed);
+                refused
+            });
+            scene.machine.cpu(0).bind();
+            while !ended.load(Ordering::Relaxed) {
+                mm.discard(&space, block).expect("no leaf is cut");
+            }
+            assert_eq!(touches.join().expect("no panic"), None);
+        });
+        check::system(mm, &[&space]).expect("every claim holds");
+        mm.destroy(space);
     });
 }
 

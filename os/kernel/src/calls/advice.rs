@@ -135,7 +135,12 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
         }
         Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
         Advised::Discard(false) if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
-        Advised::Discard(_) => mm().discard(space, whole_folios(area, part)?).map_err(errno),
+        Advised::Discard(_) => {
+            let part = whole_folios(area, part)?;
+            mm().discard(space, part).map_err(errno)?;
+            reserved::promise_again(area, part);
+            Ok(())
+        }
         Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
             Err(Errno::EINVAL)
         }

@@ -86,6 +86,18 @@ pub(crate) fn promise(request: &Request, id: FileId, page: u64) -> Result<()> {
     mm().files().promise(id, pages).map_err(|_| Errno::ENOMEM)
 }
 
+/// Promises the folios of a private area's pages once more, as far as they are free: the program
+/// has just given them back, and may touch the pages again.
+pub(crate) fn promise_again(area: &Area, part: PageSpan) {
+    let is_own = !area.flags.intersects(AreaFlags::SHARED | AreaFlags::NORESERVE);
+    if let (Some(_), Backing::File { id, page }) = (of_area(area), area.backing_of(part.start))
+        && is_own
+    {
+        // If another process has them by now, a later touch fails.
+        let _ = mm().files().promise(id, FilePages::new(page, page + part.count()));
+    }
+}
+
 impl Memory {
     /// Maps reserved folios without a name, whole ones as `request` says.
     ///
