@@ -23,6 +23,8 @@ mod file_tests;
 mod watch_tests;
 #[cfg(all(test, not(loom), feature = "files", feature = "check"))]
 mod reserved_tests;
+#[cfg(all(test, not(loom), feature = "files", feature = "check"))]
+mod reserved_cases;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod migrate_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]

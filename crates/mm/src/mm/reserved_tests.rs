@@ -1,10 +1,7 @@
 //! Reserved folios, beside a model that knows each folio by number (row A9).
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::vec;
 use std::vec::Vec;
 
@@ -15,10 +12,8 @@ use quire_units::{Access, Asid, Order, PageSpan, Prot, Vpn};
 
 use crate::cache::{File, FileId, FilePages, Store};
 use crate::check;
-use crate::phys::fail::FailPlan;
 use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{AreaFlags, At, Backing, Request, Space};
-use crate::spaces::Move;
 use crate::stats::Counters;
 use crate::{Error, Mm, Parts, PoolCounts, Stop};
 
@@ -26,17 +21,17 @@ type MachineMm<'m, 'r, A> = Mm<'m, A, Machine<'r>>;
 
 const START: Vpn = Vpn::new(1 << 18);
 /// The blocks of each file. The first space shows the shared one, and then the private one.
-const BLOCKS: u64 = 6;
+pub(super) const BLOCKS: u64 = 6;
 
 /// A system with a pool, a file that is shared, and one that is not.
-struct Scene<'t, 'r, A> {
-    machine: &'t Machine<'r>,
-    mm: &'t MachineMm<'t, 'r, A>,
-    order: Order,
-    files: [FileId; 2],
+pub(super) struct Scene<'t, 'r, A> {
+    pub(super) machine: &'t Machine<'r>,
+    pub(super) mm: &'t MachineMm<'t, 'r, A>,
+    pub(super) order: Order,
+    pub(super) files: [FileId; 2],
 }
 
-fn with<A: Arch>(config: Config, order: u8, test: impl FnOnce(&Scene<'_, '_, A>)) {
+pub(super) fn with<A: Arch>(config: Config, order: u8, test: impl FnOnce(&Scene<'_, '_, A>)) {
     let order = Order::new(order);
     let mut ram = Ram::new(20 << 20).expect("the host has 20 MiB");
     let (machine, run) = Machine::new(config, &mut ram).expect("a valid preset");
@@ -73,20 +68,20 @@ fn with<A: Arch>(config: Config, order: u8, test: impl FnOnce(&Scene<'_, '_, A>)
 }
 
 impl<A: Arch> Scene<'_, '_, A> {
-    fn block(&self, block: u64) -> PageSpan {
+    pub(super) fn block(&self, block: u64) -> PageSpan {
         let pages = self.order.pages();
         PageSpan::new(START.add(block * pages), START.add((block + 1) * pages))
     }
 
-    fn file_pages(&self, blocks: Range<u64>) -> FilePages {
+    pub(super) fn file_pages(&self, blocks: Range<u64>) -> FilePages {
         FilePages::new(blocks.start << self.order.get(), blocks.end << self.order.get())
     }
 
-    fn counts(&self) -> PoolCounts {
+    pub(super) fn counts(&self) -> PoolCounts {
         self.mm.files().pool(self.order).expect("there is a pool")
     }
 
-    fn space(&self, asid: u16) -> Space<A> {
+    pub(super) fn space(&self, asid: u16) -> Space<A> {
         let window = PageSpan::new(START, START.add(1 << 14));
         let space = self.mm.space(Asid(asid), window).expect("memory");
         for (at, file) in self.files.into_iter().enumerate() {
@@ -99,7 +94,12 @@ impl<A: Arch> Scene<'_, '_, A> {
         space
     }
 
-    fn access(&self, space: &Space<A>, page: Vpn, store: Option<u64>) -> Result<u64, Error> {
+    pub(super) fn access(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        store: Option<u64>,
+    ) -> Result<u64, Error> {
         let cpu = self.machine.cpu(0);
         cpu.bind();
         space.enter(cpu.number());
@@ -421,209 +421,4 @@ proptest! {
     fn a9_so_are_folios_smaller_than_a_group(acts in prop::collection::vec(act(), 1..60)) {
         with::<Arm4k>(Config::arm64_4k(), 4, |scene| run(scene, &acts, 9));
     }
-}
-
-/// Every allocation of a life is made to fail in turn: the claims hold after each step.
-#[test]
-fn i20_a9_without_memory_for_records_no_folio_and_no_promise_is_lost() {
-    let seen = Cell::new(0);
-    for fails in 0..40 {
-        with::<X86_64>(Config::x86_64(), 9, |scene| {
-            let mm = scene.mm;
-            mm.files().resize_pool(scene.order, 5).expect("it is there");
-            let parent = scene.space(1);
-            let check = |spaces: &[&Space<X86_64>]| {
-                check::system(mm, spaces).expect("every claim holds");
-            };
-            mm.allocator().set_fail_plan(FailPlan::Nth(fails));
-            let note = |failed: bool| seen.set(seen.get() + u64::from(failed));
-            for file in scene.files {
-                note(mm.files().promise(file, scene.file_pages(1..3)).is_err());
-                check(&[&parent]);
-            }
-            for block in [1, 2, 4, BLOCKS, BLOCKS + 1] {
-                let page = scene.block(block).start;
-                note(scene.access(&parent, page, Some(7)).is_err());
-                check(&[&parent]);
-            }
-            let child = mm.fork(&parent, Asid(2)).ok();
-            if let Some(child) = &child {
-                note(scene.access(child, scene.block(BLOCKS).start, Some(8)).is_err());
-                check(&[&parent, child]);
-                let _ =
-                    mm.files().punch(scene.files[0], scene.file_pages(0..2), &[&parent, child][..]);
-                check(&[&parent, child]);
-            }
-            mm.allocator().set_fail_plan(FailPlan::Never);
-            scene.machine.cpu(0).leave();
-            child.into_iter().for_each(|child| mm.destroy(child));
-            check(&[&parent]);
-            mm.destroy(parent);
-        });
-    }
-    assert!(seen.get() > 5, "{seen:?} failures");
-}
-
-/// Two CPUs access a block with one folio left, which was promised to it or not: none is refused.
-#[test]
-fn a9_of_two_cpus_one_takes_the_last_folio_and_both_see_it() {
-    let config = Config { cpus: 2, ..Config::x86_64() };
-    with::<X86_64>(config, 9, |scene| {
-        let mm = scene.mm;
-        mm.files().resize_pool(scene.order, 1).expect("it is there");
-        for round in 0..200_u64 {
-            let space = scene.space(1);
-            let block = if round % 2 == 0 { 2 } else { BLOCKS + 2 };
-            if round % 3 == 0 {
-                let file = scene.files[(round % 2) as usize];
-                mm.files().promise(file, scene.file_pages(2..3)).expect("one is free");
-            }
-            let page = scene.block(block).start.add(round);
-            let both = Barrier::new(2);
-            let fault = || {
-                both.wait();
-                (0..1000).any(|_| {
-                    mm.fault(&space, page, Access::Write).expect("there is one for both");
-                    mm.spaces().resident(&space) > 0
-                })
-            };
-            std::thread::scope(|scope| {
-                let other = scope.spawn(|| {
-                    scene.machine.cpu(1).bind();
-                    fault()
-                });
-                scene.machine.cpu(0).bind();
-                assert!(fault());
-                assert!(other.join().expect("no panic"));
-            });
-            assert_eq!(mm.spaces().resident(&space), scene.order.pages());
-            check::system(mm, &[&space]).expect("every claim holds");
-            mm.destroy(space);
-            mm.files().punch(scene.files[0], scene.file_pages(0..BLOCKS), &[][..]).expect("memory");
-            assert_eq!(scene.counts().free, 1);
-        }
-    });
-}
-
-/// One CPU gives the only folio back while another touches its page: the touch is never refused.
-#[test]
-fn a9_a_touch_beside_a_discard_finds_the_folio_that_comes_back() {
-    let config = Config { cpus: 2, ..Config::x86_64() };
-    with::<X86_64>(config, 9, |scene| {
-        let mm = scene.mm;
-        mm.files().resize_pool(scene.order, 1).expect("it is there");
-        let space = scene.space(1);
-        let block = scene.block(BLOCKS);
-        let ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let touches = scope.spawn(|| {
-                scene.machine.cpu(1).bind();
-                let mut refused = None;
-                for _ in 0..3000 {
-                    let touched = mm.fault(&space, block.start, Access::Write);
-                    refused = refused.or(touched.err());
-                }
-                ended.store(true, Ordering::Relaxed);
-                refused
-            });
-            scene.machine.cpu(0).bind();
-            while !ended.load(Ordering::Relaxed) {
-                mm.discard(&space, block).expect("no leaf is cut");
-            }
-            assert_eq!(touches.join().expect("no panic"), None);
-        });
-        check::system(mm, &[&space]).expect("every claim holds");
-        mm.destroy(space);
-    });
-}
-
-#[test]
-fn a9_no_area_of_reserved_folios_is_cut_within_one() {
-    with::<X86_64>(Config::x86_64(), 9, |scene| {
-        let (mm, space) = (scene.mm, scene.space(1));
-        mm.files().resize_pool(scene.order, 4).expect("it is there");
-        let block = scene.block(BLOCKS + 1);
-        scene.access(&space, block.start, Some(9)).expect("there are some");
-        let invalid = Err(Error::Invalid);
-        let odd = block.start.add(1);
-        for cut in [PageSpan::new(odd, block.end), PageSpan::new(block.start, odd)] {
-            assert_eq!(mm.unmap(&space, cut), invalid);
-            assert_eq!(mm.protect(&space, cut, Prot::READ), invalid);
-            assert_eq!(mm.discard(&space, cut), invalid);
-            assert_eq!(mm.spaces().guard(&space, cut), invalid);
-            assert_eq!(
-                mm.remap(&space, cut, cut.count(), Move::Allowed).err(),
-                Some(Error::Invalid)
-            );
-            let fixed = Request::anon(cut.count()).at(At::Fixed(cut.start));
-            assert_eq!(mm.map(&space, &fixed).err(), Some(Error::Invalid));
-        }
-        let grown = mm.remap(&space, block, 2 * block.count(), Move::Allowed);
-        assert_eq!(grown.err(), Some(Error::Invalid));
-        let moved = mm.remap(&space, block, block.count(), Move::To(scene.block(20).start));
-        assert_eq!(moved, Ok(scene.block(20)));
-        assert_eq!(scene.access(&space, scene.block(20).start, None), Ok(9));
-        let backing = Backing::File { id: scene.files[0], page: 1 };
-        let odd = Request { backing, ..Request::anon(scene.order.pages()) };
-        assert_eq!(mm.map(&space, &odd).err(), Some(Error::Invalid));
-        let any = Request { backing: Backing::File { id: scene.files[0], page: 0 }, ..odd };
-        let placed = mm.map(&space, &any).expect("there is room");
-        assert!(placed.start.is_aligned(scene.order.pages()));
-        scene.machine.cpu(0).leave();
-        mm.destroy(space);
-    });
-}
-
-#[test]
-fn a9_a_hole_takes_the_private_copies_of_its_folios_as_well() {
-    with::<X86_64>(Config::x86_64(), 9, |scene| {
-        let (mm, space) = (scene.mm, scene.space(1));
-        mm.files().resize_pool(scene.order, 4).expect("it is there");
-        let (shared, own) = (scene.block(0).start, scene.block(20).start);
-        let backing = Backing::File { id: scene.files[0], page: 0 };
-        let request = Request { backing, ..Request::anon(2 * scene.order.pages()) };
-        mm.map(&space, &request.at(At::Fixed(own))).expect("free");
-        assert_eq!(scene.access(&space, shared, Some(1)), Ok(1));
-        assert_eq!(scene.access(&space, own, None), Ok(1), "the file's");
-        assert_eq!(scene.counts().free, 3);
-        assert_eq!(scene.access(&space, own.add(1), Some(2)), Ok(2));
-        let next = own.add(scene.order.pages());
-        assert_eq!(scene.access(&space, next, Some(3)), Ok(3), "its own: the file has none");
-        assert_eq!(scene.counts().free, 1);
-        mm.files().punch(scene.files[0], FilePages::new(0, 700), &[&space][..]).expect("memory");
-        assert_eq!(scene.counts().free, 3, "the hole ends within the next folio");
-        assert_eq!(scene.access(&space, own.add(1), None), Ok(0));
-        assert_eq!(scene.access(&space, next, None), Ok(3));
-        check::system(mm, &[&space]).expect("every claim holds");
-        scene.machine.cpu(0).leave();
-        mm.destroy(space);
-    });
-}
-
-#[cfg(feature = "swap")]
-#[test]
-fn a9_reserved_folios_stay_in_memory_and_whole() {
-    use crate::{Scope, table::Division};
-    with::<X86_64>(Config::x86_64(), 9, |scene| {
-        let mm = scene.mm;
-        mm.files().resize_pool(scene.order, 3).expect("it is there");
-        let swap = mm.paging().swap_on(4096).expect("memory");
-        let space = scene.space(1);
-        for block in [0, BLOCKS] {
-            let (page, span) = (scene.block(block).start.add(3), scene.block(block));
-            scene.access(&space, page, Some(block + 1)).expect("there are some");
-            for scope in [Scope::Own, Scope::All] {
-                let out = mm.paging().page_out(&space, span, scope, &[&space][..]).expect("pages");
-                assert_eq!(out.pages, 0);
-            }
-            let moved = mm.paging().migrate(&space, span, &[&space][..]).expect("pages");
-            assert_eq!(moved.folios, 0);
-            let how = Division::Around(page, Order::ZERO);
-            assert_eq!(mm.spaces().divide(&space, page, how).err(), Some(Error::Invalid));
-            assert_eq!(scene.access(&space, page, None), Ok(block + 1));
-        }
-        scene.machine.cpu(0).leave();
-        mm.destroy(space);
-        mm.paging().swap_off(swap).expect("no slot is in use");
-    });
 }
