@@ -9,6 +9,7 @@ use crate::files::call::{Outcome, Sink, copied};
 use crate::files::change::Rename;
 use crate::files::data::Reserved;
 use crate::files::device::Device;
+use crate::files::generated::Text;
 use crate::files::node::{Body, Kind, Node};
 use crate::files::object::Object;
 use crate::files::open::{Description, Place};
@@ -31,8 +32,8 @@ impl Calls<'_> {
     /// # Errors
     /// [`Blocked`](crate::files::Halt::Blocked) for a named pipe that waits for its other side;
     /// [`Errno::EEXIST`], [`Errno::EISDIR`], [`Errno::ENOTDIR`], [`Errno::ELOOP`] for a link with
-    /// `O_NOFOLLOW`, [`Errno::ENXIO`], [`Errno::EMFILE`], [`Errno::EOPNOTSUPP`] for `O_TMPFILE`,
-    /// [`Errno::EINVAL`], [`Errno::EACCES`] if it would make a generated file, and those of paths.
+    /// `O_NOFOLLOW`, [`Errno::ENXIO`], [`Errno::EMFILE`], [`Errno::EOPNOTSUPP`] for `O_TMPFILE`
+    /// elsewhere than in memory, [`Errno::EINVAL`], [`Errno::EACCES`] if it would make a generated file, and those of paths.
     pub fn openat(&self, dir: i32, path: &[u8], flags: u32, mode: u32) -> Outcome<u32> {
         let open = self.open(dir, path, flags, mode)?;
         Ok(self.table.add(Arc::new(open), flags & raw::O_CLOEXEC != 0, 0)?)
@@ -42,7 +43,7 @@ impl Calls<'_> {
         let creates = flags & raw::O_CREAT != 0;
         let is_exclusive = creates && flags & raw::O_EXCL != 0;
         if flags & raw::O_TMPFILE == raw::O_TMPFILE {
-            return Err(Errno::EOPNOTSUPP.into());
+            return Ok(self.open_nameless(dir, path, flags, mode)?);
         }
         if flags & raw::O_ACCMODE == raw::O_ACCMODE || (creates && flags & raw::O_DIRECTORY != 0) {
             return Err(Errno::EINVAL.into());
@@ -64,6 +65,28 @@ impl Calls<'_> {
                 None => return Err(Errno::ENOENT.into()),
             }
         }
+    }
+
+    /// A file of a directory's kind that has no name (`O_TMPFILE`).
+    fn open_nameless(&self, dir: i32, path: &[u8], flags: u32, mode: u32) -> Result<Description> {
+        if !matches!(flags & raw::O_ACCMODE, raw::O_WRONLY | raw::O_RDWR) {
+            return Err(Errno::EINVAL);
+        }
+        self.table.check_room()?;
+        let above = self.node(dir, path, 0)?;
+        if !above.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if above.entries().is_none() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.who.check(&above, WRITE)?;
+        let (seals, mode) = (raw::F_SEAL_SEAL, self.masked(mode));
+        let node = self.tree.make_nameless(above.reserved(), seals, mode, self.who.now)?;
+        self.who.own(&node);
+        let mut name = Text::new();
+        name.print(format_args!("#{}", node.inode()))?;
+        Ok(Description::new(node, Some((above, Arc::from(name.bytes()))), flags, None))
     }
 
     /// `memfd_create`: a descriptor for a new file in memory that has no name.

@@ -81,7 +81,8 @@ fn open_makes_files_only_as_its_flags_say() {
         ("/dev", raw::O_RDWR, Errno::EISDIR),
         ("/f", raw::O_DIRECTORY, Errno::ENOTDIR),
         ("/f", raw::O_ACCMODE, Errno::EINVAL),
-        ("/dev", raw::O_TMPFILE | raw::O_RDWR, Errno::EOPNOTSUPP),
+        ("/dev", raw::O_TMPFILE, Errno::EINVAL),
+        ("/dev/null", raw::O_TMPFILE | raw::O_RDWR, Errno::ENOTDIR),
         ("/f/g", CREATE, Errno::ENOTDIR),
         ("/no/g", CREATE, Errno::ENOENT),
     ] {
@@ -313,4 +314,18 @@ fn unknown_flags_are_refused() {
     assert_eq!(unlinked, Err(Errno::EINVAL));
     let linked = world.run(|calls| calls.linkat(raw::AT_FDCWD, b"/x", raw::AT_FDCWD, b"/y", 1));
     assert_eq!(linked, Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_file_without_a_name_is_written_and_read_and_is_in_no_directory() {
+    let world = World::new();
+    let flags = raw::O_TMPFILE | raw::O_RDWR;
+    let open = |calls: &Calls<'_>| calls.openat(raw::AT_FDCWD, b"/dev", flags, 0o600).ok();
+    let fd = world.run(|calls| open(calls)).unwrap();
+    assert_eq!(world.write(fd, "bytes"), Ok(5));
+    world.run(|calls| calls.lseek(fd, 0, raw::SEEK_SET)).unwrap();
+    assert_eq!(world.read(fd, 9).unwrap(), "bytes");
+    let open = world.run(|calls| calls.open_file(fd)).unwrap();
+    assert_eq!(About::of(open.node()).meta.links, 0);
+    assert!(open.path().unwrap().ends_with(b" (deleted)"));
 }
