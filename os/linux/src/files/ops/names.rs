@@ -33,7 +33,8 @@ impl Calls<'_> {
     /// [`Blocked`](crate::files::Halt::Blocked) for a named pipe that waits for its other side;
     /// [`Errno::EEXIST`], [`Errno::EISDIR`], [`Errno::ENOTDIR`], [`Errno::ELOOP`] for a link with
     /// `O_NOFOLLOW`, [`Errno::ENXIO`], [`Errno::EMFILE`], [`Errno::EOPNOTSUPP`] for `O_TMPFILE`
-    /// elsewhere than in memory, [`Errno::EINVAL`], [`Errno::EACCES`] if it would make a generated file, and those of paths.
+    /// elsewhere than in memory, [`Errno::EINVAL`], [`Errno::EACCES`] if it would make a generated
+    /// file, and those of paths.
     pub fn openat(&self, dir: i32, path: &[u8], flags: u32, mode: u32) -> Outcome<u32> {
         let open = self.open(dir, path, flags, mode)?;
         Ok(self.table.add(Arc::new(open), flags & raw::O_CLOEXEC != 0, 0)?)
