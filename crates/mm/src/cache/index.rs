@@ -137,12 +137,6 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         }
     }
 
-    /// The first block that has a page in `pages` and to which a reserved folio is promised.
-    pub(crate) fn next_promised(&self, pages: FilePages) -> Option<FilePages> {
-        let is_promised = |entry| matches!(entry, Entry::Note { note: Note::Promised, .. });
-        self.next_such(pages, is_promised).map(|(_, at)| at)
-    }
-
     /// The first entry with content of a page in `pages`, in memory or elsewhere, and its pages.
     pub(crate) fn next_content(&self, pages: FilePages) -> Option<(Entry, FilePages)> {
         self.next_such(pages, Entry::has_content)
@@ -238,6 +232,37 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 Ok((place, lock)) => return self.put_at(&lock, &place, entry),
             }
         }
+    }
+
+    /// Puts `note` of blocks of `order` at the first of `pages`, which has nothing, and at as many
+    /// behind it as one node has one place each for, and nothing there. Returns where that ends.
+    pub(crate) fn put_notes(
+        &self,
+        pages: FilePages,
+        (note, order): (Note, Order),
+        spare: &mut Option<FrameRun>,
+    ) -> Result<u64, InsertLack> {
+        let entry = Entry::Note { note, order };
+        self.put(pages.start, entry, spare)?;
+        let next = pages.start + order.pages();
+        let Ok((place, lock)) = self.locked(pages.start, order) else { return Ok(next) };
+        if Tree::<A, H>::shift(place.node.level) != order.get().into() {
+            return Ok(next);
+        }
+        let wanted = (pages.end - next) >> order.get();
+        let limit = wanted.min((1 << Self::BITS) - place.at as u64 - 1) as usize;
+        let count = match limit {
+            0 => 0,
+            _ => self.tree.hw.count_run(place.node.frame, place.at + 1, limit, 0, 0),
+        };
+        self.tree.write(&lock, place.at + 1, count, entry.word());
+        self.tree.add_used(&lock, count as i64);
+        Ok(next + ((count as u64) << order.get()))
+    }
+
+    /// Whether it has nothing at all.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.root() == Entry::Empty
     }
 
     /// Puts `entry` into its places of a locked node, from `place` on.

@@ -115,13 +115,18 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         free: &mut impl FnMut(FrameRun),
     ) {
         let shift = Tree::<A, H>::shift(node.level);
-        for at in 0..1 << Self::BITS {
+        let places = 1 << Self::BITS;
+        let mut at = (pages.start.saturating_sub(base) >> shift).min(places) as usize;
+        let end = pages.end.saturating_sub(base).div_ceil(1 << shift).min(places) as usize;
+        while at < end {
             let start = base + ((at as u64) << shift);
-            let below = FilePages::new(start, start + (1 << shift));
-            if below.intersect(pages).is_empty() {
-                continue;
-            }
             match self.entry(node, at) {
+                Entry::Empty => {
+                    let empty = self.tree.hw.count_run(node.frame, at, end - at, 0, 0);
+                    // Another CPU may have put something there by now.
+                    at += empty.max(1);
+                    continue;
+                }
                 Entry::Node { node: lower, .. } if node.level > 0 => {
                     let lower = Node { level: node.level - 1, ..lower };
                     self.prune_node(lower, start, pages, such, free);
@@ -139,6 +144,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
                 }
                 _ => {}
             }
+            at += 1;
         }
     }
 }

@@ -16,6 +16,8 @@
 //! other needs none: it is not refused while the last folio is on its way. Notes of such files
 //! change only while the file may not be reshaped.
 
+use core::cell::Cell;
+
 use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::Order;
@@ -74,17 +76,25 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let file = self.opened(id)?;
         let order = file.whole().ok_or(Error::Invalid)?;
         let _reshaping = file.reshaping();
-        let start = FilePages::block(pages.start, order).start;
-        let blocks = || (start..pages.end).step_by(order.pages() as usize);
+        let (start, block) = (FilePages::block(pages.start, order).start, order.pages() as usize);
+        let blocks = (start..pages.end).step_by(block);
         let is_empty = |page: &u64| file.index.find(*page).0 == Entry::Empty;
-        let mut left = blocks().filter(is_empty).count() as u64;
+        let mut left = match file.index.is_bare() {
+            true => blocks.count(),
+            false => blocks.filter(is_empty).count(),
+        } as u64;
         self.base().promise(order, left)?;
-        for page in blocks().filter(is_empty) {
-            if let Err(error) = file.remember(page, order, Note::Promised) {
-                self.base().renounce(order, left);
-                return Err(error);
+        let mut at = start;
+        while at < pages.end {
+            if !is_empty(&at) {
+                at += order.pages();
+                continue;
             }
-            left -= 1;
+            let rest = FilePages::new(at, pages.end.next_multiple_of(order.pages()));
+            let noted = file.remember(rest, order, Note::Promised);
+            let end = noted.inspect_err(|_| self.base().renounce(order, left))?;
+            left -= (end - at) >> order.get();
+            at = end;
         }
         Ok(())
     }
@@ -115,13 +125,17 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// Ends the promises for blocks that lie in `pages`.
     pub(super) fn renounce(&self, pages: FilePages) {
         let Some(order) = self.whole() else { return };
+        let mask = order.pages() - 1;
+        let pages = FilePages::new(pages.start.next_multiple_of(order.pages()), pages.end & !mask);
         let _reshaping = self.reshaping();
-        let (mut left, mut ended) = (pages, 0);
-        while let Some(at) = self.index.next_promised(left) {
-            left = FilePages::new(at.end, left.end);
-            ended += u64::from(pages.covers(at) && self.forget_note(at.start, order));
-        }
-        self.base().renounce(order, ended);
+        let ended = Cell::new(0);
+        let is_promise = |note| {
+            let is_promise = note == Note::Promised;
+            ended.set(ended.get() + u64::from(is_promise));
+            is_promise
+        };
+        self.index.prune_such(pages, &is_promise, &mut |run| self.base().free(run));
+        self.base().renounce(order, ended.get());
     }
 
     /// Brings the folio of the block around `page`, zeroed, into the file; nothing if it is there
@@ -209,7 +223,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             entry if entry.has_content() => return Ok(Claim::There),
             _ => false,
         };
-        self.remember(page, order, Note::Claimed)?;
+        self.remember(FilePages::block(page, order), order, Note::Claimed)?;
         Ok(Claim::Claimed { promised })
     }
 
@@ -218,7 +232,8 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let _reshaping = self.reshaping();
         let is_claimed = matches!(self.index.find(page).0, Entry::Note { note: Note::Claimed, .. });
         // The note has its node already.
-        let again = promised && is_claimed && self.remember(page, order, Note::Promised).is_ok();
+        let again = || self.remember(FilePages::block(page, order), order, Note::Promised).is_ok();
+        let again = promised && is_claimed && again();
         if is_claimed && !again {
             self.forget_note(page, order);
         }
@@ -227,16 +242,15 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         }
     }
 
-    /// Writes a note about the block at `page`. The caller is reshaping the file.
-    fn remember(&self, page: u64, order: Order, note: Note) -> Result<(), Error> {
-        self.base().with_spare(|spare| {
-            match self.index.put(page, Entry::Note { note, order }, spare) {
-                Err(InsertLack::Room) => {
-                    debug_assert!(false, "only notes and folios of {order} are in the file");
-                    Ok(())
-                }
-                done => done,
+    /// Writes a note about the first block of `pages`, and perhaps about those behind it that have
+    /// nothing; returns where that ends. The caller is reshaping the file.
+    fn remember(&self, pages: FilePages, order: Order, note: Note) -> Result<u64, Error> {
+        self.base().with_spare(|spare| match self.index.put_notes(pages, (note, order), spare) {
+            Err(InsertLack::Room) => {
+                debug_assert!(false, "only notes and folios of {order} are in the file");
+                Ok(pages.end)
             }
+            done => done,
         })
     }
 

@@ -50,7 +50,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             return file.lacking(view, fault, how.resched).map(|()| None);
         };
         self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;
-        let around = file.around(view.space, fault, how.reach);
+        let around = match leaf {
+            Order::ZERO => file.around(view.space, fault, how.reach),
+            // A folio is mapped as far as its blocks go.
+            _ => PageSpan::block(fault.page, Order::ZERO),
+        };
         let Some(shown) = map_around(view, &file.index, fault, leaf, around) else {
             self.spaces().wait(view, fault.page);
             return Ok(None);
@@ -61,7 +65,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             file.lacking(view, fault, how.resched)?;
             return Ok(None);
         }
-        let ahead = file.mapped(fault, &shown);
+        let ahead = if file.is_memory() { None } else { file.mapped(fault, &shown) };
         // A write must still copy the page, or mark its folio dirty: the next try decides that.
         let more = how.access == Access::Write && !is_free(&file.index, fault);
         Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
