@@ -10,7 +10,8 @@ use quire_linux::exec::{Machine, Plan, Read, SCRIPT_BYTES, Space, plan, script};
 use quire_linux::ext4::{Blocks, Inode, Volume};
 use quire_linux::files::Keys;
 use quire_linux::files::{
-    Body, Caller, Console, Devices, Directory, Kind, PIECE, Pages, Screen, Stored, Time, Tree, What,
+    Body, Caller, Console, Devices, Directory, Kind, PIECE, Pages, Reserved, Screen, Stored, Time,
+    Tree, What,
 };
 use quire_linux::text::{number, word};
 use quire_linux::{Errno, Result, Wake};
