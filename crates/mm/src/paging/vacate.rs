@@ -40,8 +40,8 @@ enum Use {
 }
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Whether nothing in `frames`, which have slots, stays for sure: they hold folios without pins,
-    /// or are free, or on their way.
+    /// Whether nothing in `frames`, which have slots, stays for sure: they hold folios without
+    /// pins, or are free, or on their way.
     pub(crate) fn may_vacate(&self, frames: FrameSpan) -> bool {
         let mut at = frames.start;
         while at < frames.end() {

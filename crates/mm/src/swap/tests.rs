@@ -78,13 +78,13 @@ proptest! {
                         let Some(slot) = device.take(order, cpu) else { continue };
                         let run = FilePages::block(slot, order);
                         assert_eq!(run.start, slot, "it is aligned");
-                        let before = held.range(..run.end).next_back();
-                        let end = before.map_or(0, |(at, order): (&u64, &Order)| at + order.pages());
+                        let before: Option<(&u64, &Order)> = held.range(..run.end).next_back();
+                        let end = before.map_or(0, |(at, order)| at + order.pages());
                         assert!(end <= slot && run.end <= device.swap.slots(), "{run:?} is taken");
                         held.insert(slot, order);
                     }
                     Step::Free(at) if !held.is_empty() => {
-                        let slot = *held.keys().nth(at % held.len()).expect("there are so many");
+                        let slot = *held.keys().nth(at % held.len()).expect("there are more");
                         let order = held.remove(&slot).expect("it is held");
                         device.uncache(FilePages::block(slot, order));
                     }
