@@ -133,6 +133,15 @@ impl<'a, 'r, A: Arch> Bench<'a, 'r, A> {
         page.add(count)
     }
 
+    /// The attributes of a leaf alone: those of a run have the bits that any leaf of it notes.
+    fn attrs_alone(&self, page: Vpn) -> Attrs {
+        let locked = self.tables.lock_lowest(page, Level::LAST);
+        match locked.entry(locked.index(page)).what {
+            What::Leaf { attrs, .. } => attrs,
+            what => panic!("{what:?}"),
+        }
+    }
+
     fn shown(&self, span: PageSpan) -> BTreeMap<u64, Shown> {
         let mut shown = BTreeMap::new();
         self.tables.tell(span, |pages, _, what| {
@@ -147,6 +156,11 @@ impl<'a, 'r, A: Arch> Bench<'a, 'r, A> {
                 shown.insert(pages.start.get() + ahead, one);
             }
         });
+        for (page, one) in &mut shown {
+            if let Shown::Leaf(_, attrs) = one {
+                *attrs = self.attrs_alone(Vpn::new(*page));
+            }
+        }
         shown
     }
 
