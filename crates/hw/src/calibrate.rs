@@ -19,7 +19,7 @@
 use core::hint::black_box;
 
 use crate::Reuse;
-use crate::chosen::{BACKENDS_MAX, CLASSES, Chosen, class_bytes};
+use crate::chosen::{BACKENDS_MAX, CLASSES, Chosen, LEAST, class_bytes};
 use crate::extent::{Backend, GRAIN};
 
 /// The effort of a measurement.
@@ -230,15 +230,19 @@ fn pick(candidates: &[Backend], incumbent: Backend, speeds: [&Speeds; 2]) -> usi
     }
 }
 
-/// The first class from 1 MiB on at which the speed steps up by 30 % over the class before, and
-/// stays that high.
+/// The class from which on a step tells of allocation: 1 MiB. Shorter extents are slow for other
+/// reasons.
+const STEPS_FROM: usize = (20 - LEAST) as usize;
+
+/// The first class from [`STEPS_FROM`] on at which the speed steps up by 30 % over the class
+/// before, and stays that high.
 fn step(speeds: &[u32]) -> Option<usize> {
     let high = |at: usize| speeds[at - 1].saturating_add(speeds[at - 1] / 10 * 3);
     let holds = |at: &usize| {
         let high = high(*at);
         speeds[*at - 1] > 0 && speeds[*at..].iter().all(|speed| *speed >= high)
     };
-    (1..speeds.len()).filter(|at| class_bytes(*at) >= 1 << 20).find(holds)
+    (STEPS_FROM..speeds.len()).find(holds)
 }
 
 #[cfg(test)]

@@ -91,6 +91,31 @@ mod tests {
     }
 
     #[test]
+    fn d5_a_unit_is_kept_compressed_from_a_gain_of_a_sixteenth_on() {
+        let (mut table, mut out) = (Table::new(), vec![0; 8192]);
+        for length in [4096, 16384] {
+            let mut gains = std::collections::BTreeSet::new();
+            // The more bytes of a unit are of chance, the longer is its block, mostly by one.
+            for chance in length * 7 / 8..length {
+                let mut unit = vec![0; length];
+                let mut dice = 1_u32;
+                unit[..chance].fill_with(|| {
+                    dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (dice >> 24) as u8
+                });
+                out.resize(2 * length, 0);
+                let packed = compress_into_with_table(&unit, &mut out, &mut table.0);
+                let gain = length as i64 - packed.expect("there is room") as i64;
+                let is_kept = matches!(pack(&mut table, &unit, &mut out), Outcome::Lz4(_));
+                assert_eq!(is_kept, 16 * gain >= length as i64, "{gain} of {length}");
+                gains.insert(gain);
+            }
+            let edge = length as i64 / 16;
+            assert!((edge - 1..=edge + 1).all(|gain| gains.contains(&gain)), "{gains:?}");
+        }
+    }
+
+    #[test]
     fn d5_a_block_of_another_length_is_refused() {
         let mut table = Table::new();
         let mut out = vec![0; 8192];

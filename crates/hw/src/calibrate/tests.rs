@@ -180,6 +180,20 @@ fn a6_the_end_of_allocation_is_a_step_that_holds() {
 }
 
 #[test]
+fn a6_a_step_is_one_of_thirty_percent_from_1_mib_on() {
+    for at in 1..CLASSES {
+        for (after, is_step) in [(25, false), (26, true)] {
+            let mut speeds = [20; CLASSES];
+            speeds[at..].fill(after);
+            let expected = Some(class_bytes(at)).filter(|bytes| is_step && *bytes >= 1 << 20);
+            assert_eq!(step(&speeds).map(class_bytes), expected, "from 20 to {after} at {at}");
+        }
+    }
+    assert_eq!(step(&[0; CLASSES]), None, "no candidate stores past the caches");
+    assert_eq!(step(&[20; 3]), None, "a short scratch");
+}
+
+#[test]
 fn a6_the_walk_covers_the_scratch_and_uses_the_clock() {
     let ticks = Cell::new(0);
     let clock = || {

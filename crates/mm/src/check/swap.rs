@@ -67,6 +67,9 @@ impl core::fmt::Display for SlotFault {
             SlotFault::Used { counted, found } => {
                 write!(f, "is in a device that counts {counted} used slots, but has {found}")
             }
+            SlotFault::Listed { used } => {
+                write!(f, "begins a cluster in a list that is not for {used} used slots")
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::limits::POPULATE_ORDER;
 use crate::space::{Advice, Area, AreaFlags, Space, View};
 use crate::spaces::{Fault, Lack, Resolved, Served};
 use crate::stats::Event;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, spin_loop};
 use crate::table::Touched;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
@@ -138,9 +138,13 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let (entry, pages) = self.index.find(fault.at);
         if let Entry::Folio { folio, .. } = entry {
             let frame = folio.head.add(fault.at - pages.start);
-            // Otherwise it was read, dropped, or mapped by another CPU meanwhile.
-            let cached = self.cached(pages.start, folio);
-            return cached.map_or(Ok(()), |cached| usable(cached.known(), self.index.id, frame));
+            let Some(cached) = self.cached(pages.start, folio) else {
+                // Another CPU is about to move, divide, join or drop it.
+                spin_loop();
+                return Ok(());
+            };
+            // Otherwise it was read or mapped by another CPU meanwhile.
+            return usable(cached.known(), self.index.id, frame);
         }
         if let Entry::Away { .. } = entry {
             return self.come_back(fault.at);

@@ -190,13 +190,8 @@ impl<'m> Folios<'m> {
     /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken: its run
     /// is the only right to the frames again.
     pub(crate) fn unadopt(&self, folio: Folio) {
-        let slot = self.meta.at(folio.head);
-        {
-            let _lock = self.meta.lock(folio.head);
-            slot.set_state(State::new(Kind::Folio, folio.order.get()));
-        }
-        slot.counts.store(0, Ordering::Relaxed);
-        slot.set_state(State::NONE);
+        let _lock = self.meta.lock(folio.head);
+        self.meta.at(folio.head).set_state(State::NONE);
     }
 
     /// The folio at `head`, locked, if it holds the pages of `owner` and is not secluded.

@@ -134,16 +134,14 @@ fn e1_a_caller_may_hold_a_folio_up_to_half_of_the_count() {
 }
 
 #[test]
-fn e1_a_folio_that_no_index_took_leaves_no_count_behind() {
+fn e1_a_folio_that_no_index_took_is_none_any_more() {
     with(|phys, folios| {
         let run = take(phys, 1);
         let folio = folios.adopt_cached(&run, Order::new(1), 7, FolioFlags::empty());
         assert_eq!(folios.counts(folio).refs, 2, "of the index, and of its filler");
         folios.unadopt(folio);
-        assert_eq!(
-            (folios.counts(folio), folios.of(folio.head)),
-            (Counts { refs: 0, pins: 0, mapped: 0 }, None)
-        );
+        assert_eq!(folios.of(folio.head), None);
+        assert!(folios.cached(folio.head, 7).is_none(), "it has no identity");
         phys.free(quire_units::CpuId::new(0), run);
         assert_eq!(phys.free_frames(), 64);
     });

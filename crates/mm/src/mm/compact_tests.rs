@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::Config;
-use quire_units::{Access, Asid, FrameSpan, Order, PageSpan, Vpn};
+use quire_units::{Access, Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::migrate_tests::{Device, Scene, random, with_device};
 use crate::cache::{FileId, Store};
@@ -294,6 +294,38 @@ fn e7_a_span_is_taken_out_of_memory_in_use_unless_a_frame_is_pinned() {
         assert!(!scene.is_isolated());
         worn.holds(scene, &worn.space);
         scene.check(spaces);
+        scene.end([worn.space]);
+    });
+}
+
+#[test]
+fn e7_no_folio_moves_for_a_span_that_is_not_all_of_ram() {
+    with_device::<X86_64>(Config::x86_64(), Device::Moves, |scene| {
+        let (mm, worn) = (scene.mm, Worn::new(scene, &mut 17, false));
+        let (known, frames) = (mm.allocator().meta().span(), scene.frames(&worn.space));
+        let in_use = *frames.values().map(|(frame, _)| frame).max().expect("it has memory");
+        let before = Pfn::new(known.start.get() - 1);
+        let beyond = known.end().add(1);
+        let spans = [
+            (in_use, beyond, known.end()),
+            (known.end(), beyond, known.end()),
+            (before, known.end(), before),
+        ];
+        for (start, end, missing) in spans {
+            let span = FrameSpan::new(start, end.offset_from(start));
+            let taken = mm.reclaim().take_span(span, &[&worn.space][..], &mut || {});
+            assert_eq!(taken.map_err(|occupied| occupied.frame).map(drop), Err(missing));
+        }
+        let counts = mm.totals();
+        for event in [Event::MigratedPages, Event::MigrateFailed] {
+            assert_eq!(counts.event(event), 0, "{event:?}");
+        }
+        // All numbers of frames that there are: a walk over them would never end.
+        let all = FrameSpan::new(in_use, u64::MAX - in_use.get());
+        let taken = mm.reclaim().take_span(all, &[&worn.space][..], &mut || {});
+        assert_eq!(taken.map_err(|occupied| occupied.frame).map(drop), Err(known.end()));
+        assert_eq!(scene.frames(&worn.space), frames, "all is where it was");
+        worn.holds(scene, &worn.space);
         scene.end([worn.space]);
     });
 }

@@ -13,7 +13,7 @@ use super::batch::Batch;
 use super::leave::{Obstacle, Purpose};
 use crate::base::AllSpaces;
 use crate::folio::{Folio, FolioFlags};
-use crate::phys::{Kind, State};
+use crate::phys::Kind;
 use crate::space::Space;
 use crate::stats::Event;
 use crate::table::Gather;
@@ -40,8 +40,8 @@ enum Use {
 }
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Whether nothing in `frames` stays for sure: they hold folios without pins, or are free, or
-    /// on their way.
+    /// Whether nothing in `frames`, which have slots, stays for sure: they hold folios without
+    /// pins, or are free, or on their way.
     pub(crate) fn may_vacate(&self, frames: FrameSpan) -> bool {
         let mut at = frames.start;
         while at < frames.end() {
@@ -56,8 +56,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         true
     }
 
-    /// Moves the folios of `frames` into other groups, whatever spaces map them and files have
-    /// them; `resched` is called between two batches, without locks held.
+    /// Moves the folios of `frames`, which have slots, into other groups, whatever spaces map them
+    /// and files have them; `resched` is called between two batches, without locks held.
     pub(crate) fn vacate(
         &self,
         frames: FrameSpan,
@@ -155,9 +155,9 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         held
     }
 
-    /// The use of the frames from `at` on. It may change at any time.
+    /// The use of the frames from `at` on, which have slots. It may change at any time.
     fn use_of(&self, at: Pfn) -> Use {
-        let state = self.base().phys.meta().slot(at).map_or(State::NONE, |slot| slot.state());
+        let state = self.base().phys.meta().at(at).state();
         match state.kind() {
             Kind::Free => Use::Free(Order::new(state.order())),
             Kind::Folio => Use::Folio(Folio { head: at, order: Order::new(state.order()) }),

@@ -312,9 +312,7 @@ impl<'m> Meta<'m> {
     /// Ends a part of a folio of which no page is mapped: the caller divides the folio, and has the
     /// lock of the one table that maps it.
     pub(crate) fn end_part(&self, part: FrameSpan) -> Ownerless {
-        let slot = self.at(part.start);
-        slot.counts.store(0, Ordering::Relaxed);
-        slot.set_state(State::NONE);
+        self.at(part.start).set_state(State::NONE);
         Ownerless { span: part, zeroed: false }
     }
 

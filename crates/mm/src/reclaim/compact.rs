@@ -183,7 +183,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     ///
     /// # Errors
     /// [`Occupied`] by a frame that stays, or for which there was no room elsewhere. Nothing is
-    /// taken then, but folios may have moved.
+    /// taken then, but folios may have moved; none for a span that is not all of RAM.
     pub fn take_span(
         &self,
         span: FrameSpan,
@@ -191,7 +191,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         resched: &mut dyn FnMut(),
     ) -> Result<FrameRun, Occupied> {
         let phys = &self.base().phys;
-        let Some(end) = span.start.checked_add(span.count) else {
+        let known = phys.meta().span();
+        let Some(end) = span.start.checked_add(span.count).filter(|_| known.covers(span)) else {
             return phys.take_exact(span);
         };
         let groups = || {
@@ -199,7 +200,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             (first..end.get()).step_by(GROUP_ORDER.pages() as usize).map(Pfn::new)
         };
         // Groups of frames that stay cannot be isolated; what is free in them is taken below.
-        let isolated = |group: Pfn| phys.meta().span().contains(group) && phys.isolate(group);
+        let isolated = |group: Pfn| known.contains(group) && phys.isolate(group);
         for group in groups() {
             isolated(group);
         }

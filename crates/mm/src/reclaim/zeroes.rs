@@ -117,7 +117,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let (mut gather, mut at, mut dropped) = (Gather::new(), span.start, 0);
         let view = self.base().view(space);
         let tables = view.tables();
-        let _taking = space.taking();
+        // A discard flushes under its table's lock: no change finds a leaf gone before its flush.
         while let Some((here, folio)) = self.next_zero(space, PageSpan::new(at, span.end), true) {
             at = here.end;
             let hold = |now| now == folio && folios.hold(now);

@@ -5,6 +5,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::Slots;
+use super::device::InList;
 use super::slots::{CACHED, COUNT};
 use crate::cache::FilePages;
 
@@ -32,6 +33,12 @@ pub enum SlotFault {
         counted: u64,
         /// How many there are.
         found: u64,
+    },
+    /// The cluster that begins with this slot is in a list of clusters with more or fewer slots in
+    /// use.
+    Listed {
+        /// How many of its slots are in use.
+        used: u64,
     },
 }
 
@@ -83,12 +90,28 @@ impl<A: Arch, H: Hardware> Slots<'_, A, H> {
                 let fault = SlotFault::Used { counted, found: here };
                 wrong = wrong.or(Some((base, fault)));
             }
+            let (place, _) = self.swap.lists.lock().place(self.tree.meta, lock.frame());
+            if !may_hold(place, here, count as u64) {
+                wrong = wrong.or(Some((base, SlotFault::Listed { used: here })));
+            }
         });
         let counted = self.swap.used();
         if counted != used {
             wrong = wrong.or(Some((0, SlotFault::Used { counted, found: used })));
         }
         wrong.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether a cluster with `used` of `all` its slots in use may be at `place`.
+const fn may_hold(place: InList, used: u64, all: u64) -> bool {
+    match place {
+        InList::Free => used == 0,
+        InList::Partial => 0 < used && used < all,
+        // The device's end may cut the last one, so that it has no large run even when it is empty.
+        InList::Frag => used < all,
+        InList::Unlisted => used == all,
+        InList::Current => true,
     }
 }
 

@@ -27,6 +27,8 @@ mod entry;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod slots;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use audit::SlotFault;
 pub(crate) use device::Admits;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use quire_arch::{Arch, Arm4k, Attrs, Level, Sv48, X86_64};
+use quire_arch::{Arch, Arm4k, Arm16k, Attrs, Level, Sv48, X86_64, X86_64La57};
 use quire_hw::{FrameRun, Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{CpuId, Order, PageSpan, Pfn, Prot, Vpn};
@@ -133,6 +133,15 @@ impl<'a, 'r, A: Arch> Bench<'a, 'r, A> {
         page.add(count)
     }
 
+    /// The attributes of a leaf alone: those of a run have the bits that any leaf of it notes.
+    fn attrs_alone(&self, page: Vpn) -> Attrs {
+        let locked = self.tables.lock_lowest(page, Level::LAST);
+        match locked.entry(locked.index(page)).what {
+            What::Leaf { attrs, .. } => attrs,
+            what => panic!("{what:?}"),
+        }
+    }
+
     fn shown(&self, span: PageSpan) -> BTreeMap<u64, Shown> {
         let mut shown = BTreeMap::new();
         self.tables.tell(span, |pages, _, what| {
@@ -147,6 +156,11 @@ impl<'a, 'r, A: Arch> Bench<'a, 'r, A> {
                 shown.insert(pages.start.get() + ahead, one);
             }
         });
+        for (page, one) in &mut shown {
+            if let Shown::Leaf(_, attrs) = one {
+                *attrs = self.attrs_alone(Vpn::new(*page));
+            }
+        }
         shown
     }
 
@@ -211,7 +225,8 @@ impl<'a, 'r, A: Arch> Bench<'a, 'r, A> {
     }
 }
 
-fn moves<A: Arch>(config: Config, contents: &[(u64, Content)], skews: (u64, u64)) {
+/// Runs `test` with an empty tree. No frame is lost by that.
+fn with_bench<A: Arch>(config: Config, test: impl FnOnce(&Bench<'_, '_, A>)) {
     let mut ram = Ram::new(96 << 20).expect("the host has 96 MiB");
     let (machine, all) = Machine::new(config, &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::empty()).collect();
@@ -223,23 +238,7 @@ fn moves<A: Arch>(config: Config, contents: &[(u64, Content)], skews: (u64, u64)
     machine.clear(&root, 0..1, Reuse::Soon);
     let tables = Tables::<A, _>::found(&machine, phys.meta(), root);
     let bench = Bench { machine: &machine, phys: &phys, tables };
-    let from = PageSpan::new(Vpn::new(REACH), Vpn::new(REACH + PAGES));
-    let mut page = from.start;
-    for &(gap, content) in contents {
-        page = page.add(gap);
-        if page.add(2 * REACH) > from.end {
-            break;
-        }
-        page = bench.put(page, content);
-    }
-    let blocks = bench.blocks(from);
-    let there = Vpn::new(8 * REACH + skews.0);
-    bench.shift(from, there);
-    let back = Vpn::new(REACH + skews.1 * REACH);
-    bench.shift(PageSpan::new(there, there.add(PAGES)), back);
-    // The place is aligned as the first one was. All that was folded is folded again, and perhaps
-    // more: blocks by one entry have become leaves of the last level.
-    assert!(bench.blocks(PageSpan::new(back, back.add(PAGES))) >= blocks, "{}", A::NAME);
+    test(&bench);
     let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
     let (mut gather, mut upto) = (Gather::new(), Vpn::new(0));
     while upto < all.end {
@@ -250,6 +249,91 @@ fn moves<A: Arch>(config: Config, contents: &[(u64, Content)], skews: (u64, u64)
     bench.settle(gather);
     machine.verdict().unwrap();
     assert_eq!(phys.free_frames(), free, "nothing is lost");
+}
+
+fn moves<A: Arch>(config: Config, contents: &[(u64, Content)], skews: (u64, u64)) {
+    with_bench::<A>(config, |bench| {
+        let from = PageSpan::new(Vpn::new(REACH), Vpn::new(REACH + PAGES));
+        let mut page = from.start;
+        for &(gap, content) in contents {
+            page = page.add(gap);
+            if page.add(2 * REACH) > from.end {
+                break;
+            }
+            page = bench.put(page, content);
+        }
+        let blocks = bench.blocks(from);
+        let there = Vpn::new(8 * REACH + skews.0);
+        bench.shift(from, there);
+        let back = Vpn::new(REACH + skews.1 * REACH);
+        bench.shift(PageSpan::new(there, there.add(PAGES)), back);
+        // The place is aligned as the first one was. All that was folded is folded again, and
+        // perhaps more: blocks by one entry have become leaves of the last level.
+        assert!(bench.blocks(PageSpan::new(back, back.add(PAGES))) >= blocks, "{}", A::NAME);
+    });
+}
+
+/// For each level whose entries may lead to a table that moves whole: one page is mapped, and all
+/// that the entry translates moves to the next place that is aligned as far as it must be.
+fn whole_tables<A: Arch>(config: fn() -> Config) {
+    let inner = 1..A::ROOT.index() as u8;
+    for level in inner.map(Level::new) {
+        with_bench::<A>(config(), |bench| {
+            let block = A::order(level).pages();
+            let from = PageSpan::block(Vpn::new(block), A::order(level));
+            let to = Vpn::new(3 * block);
+            bench.folio(from.start, Level::LAST, (Order::ZERO, 0), Attrs::user(Prot::RW));
+            let before = bench.shown(PageSpan::block(from.start, Order::ZERO));
+            let mut gather = Gather::new();
+            let made = bench.tables.prepare_move(
+                &mut from.clone(),
+                from.start,
+                to,
+                &mut None,
+                &mut gather,
+            );
+            assert_eq!(made, Ok(()), "{} {level:?}: no new table is needed", A::NAME);
+            assert_eq!(bench.tables.move_entries(from, to, &mut gather), 1, "the table itself");
+            bench.settle(gather);
+            let after = bench.shown(PageSpan::block(to, Order::ZERO));
+            assert!(before.into_values().eq(after.into_values()), "{} {level:?}", A::NAME);
+        });
+    }
+}
+
+#[test]
+fn e3_a_table_moves_whole_without_another_table() {
+    whole_tables::<X86_64>(Config::x86_64);
+    whole_tables::<X86_64La57>(Config::x86_64_la57);
+    whole_tables::<Arm4k>(Config::arm64_4k);
+    whole_tables::<Arm16k>(Config::arm64_16k);
+    whole_tables::<Sv48>(Config::riscv64_sv48);
+}
+
+/// A block by one entry moves by this many entries to a place of this alignment.
+fn block_moves<A: Arch>(config: fn() -> Config) {
+    let order = A::block_order();
+    for align in [Order::ZERO, Order::new(order.get() - 1), order, Order::new(order.get() + 1)] {
+        with_bench::<A>(config(), |bench| {
+            bench.put(Vpn::new(order.pages()), Content::Block { cow: false });
+            let from = PageSpan::block(Vpn::new(order.pages()), order);
+            let to = Vpn::new(8 * order.pages() + align.pages());
+            bench.shift(from, to);
+            let (there, mut entries) = (PageSpan::new(to, to.add(order.pages())), 0);
+            bench.tables.tell(there, |pages, level, _| {
+                entries += pages.count() >> A::order(level).get();
+            });
+            let expected = if align < order { order.pages() } else { 1 };
+            assert_eq!(entries, expected, "{} to {align:?}", A::NAME);
+        });
+    }
+}
+
+#[test]
+fn e3_a_block_moves_as_one_entry_where_it_fits() {
+    block_moves::<X86_64>(Config::x86_64);
+    block_moves::<Arm4k>(Config::arm64_4k);
+    block_moves::<Sv48>(Config::riscv64_sv48);
 }
 
 proptest! {

@@ -47,7 +47,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 false => self.lock_lowest(pages.start, level).run_in(pages.start, pages.end).1,
             };
             let there = PageSpan::new(new, new.add(end.offset_from(pages.start)));
-            self.make_way(there, Self::level_there(level, new), spare, gather)?;
+            // The new place of a table that moves whole is aligned to its reach.
+            let level = if is_table { level } else { Self::level_there(level, new) };
+            self.make_way(there, level, spare, gather)?;
             left.start = end;
         }
         Ok(())
@@ -74,10 +76,10 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         Ok(())
     }
 
-    /// The level at which entries of `level` fit at `new`, as the alignment there allows.
+    /// The level at which leaves and markers of `level` fit at `new`, as the alignment there
+    /// allows.
     fn level_there(level: Level, new: Vpn) -> Level {
-        let align = alignment(new.get());
-        if align < A::order(level) { A::leaf_level(align) } else { level }
+        A::leaf_level(alignment(new.get()).min(A::order(level)))
     }
 
     /// Moves what is mapped in `from` to as many pages from `to` on, after

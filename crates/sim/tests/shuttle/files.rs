@@ -20,8 +20,17 @@ pub(crate) fn with_file<A: Arch>(
     config: Config,
     model: impl FnOnce(&Scene<'_, '_, '_, A>, FileId, Vpn),
 ) {
+    with_file_of::<A>(Store::ReadWrite, config, model);
+}
+
+/// The same with a file of this store.
+pub(crate) fn with_file_of<A: Arch>(
+    store: Store,
+    config: Config,
+    model: impl FnOnce(&Scene<'_, '_, '_, A>, FileId, Vpn),
+) {
     play::<A>(config, |scene| {
-        let file = scene.mm.files().open(Store::ReadWrite, PAGES, Order::ZERO).expect("it is free");
+        let file = scene.mm.files().open(store, PAGES, Order::ZERO).expect("it is free");
         let start = scene.span().end.add(16);
         let request = Request {
             backing: Backing::File { id: file, page: 0 },

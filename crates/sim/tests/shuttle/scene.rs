@@ -45,6 +45,16 @@ impl<A: Arch> FolioFlags<'_, '_, '_, A> {
         space
     }
 
+    /// The space that was added after the first.
+    pub(crate) fn second(&self) -> Option<Arc<Space<A>>> {
+        self.list().get(1).cloned()
+    }
+
+    /// Drops a reference to a space, which may be the last.
+    pub(crate) fn put(&self, space: Arc<Space<A>>) {
+        self.drop(space);
+    }
+
     /// Takes the space off the list; it ends with the last reference to it.
     pub(crate) fn end(&self, space: Arc<Space<A>>) {
         self.list().retain(|other| !Arc::ptr_eq(other, &space));

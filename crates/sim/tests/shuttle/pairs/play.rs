@@ -12,7 +12,7 @@ use super::table::kinds;
 use super::takes::{TAKES, Takes};
 use super::views::is_as_before;
 use crate::explore_some;
-use crate::files::with_file;
+use crate::files::with_file_of;
 use crate::scene::Scene;
 
 /// How many orders of each scheduler each pair is played in, in a run of all tests.
@@ -23,11 +23,13 @@ fn looks(
     runner: &Runner<'_, '_, '_>,
     place: Place,
     (ready, told, over): (&[Sender<()>; 2], &Receiver<()>, &Sender<()>),
+    takes: &Takes,
     seen: fn(&Runner<'_, '_, '_>, Place),
 ) {
     for (at, page) in place.all() {
         runner.write(&runner.scene.space, page, place.first(at));
     }
+    (takes.before)(runner, place);
     is_as_before(runner, place);
     ready.iter().for_each(|ready| ready.send(()).expect("both wait"));
     told.recv().expect("the change returns");
@@ -46,7 +48,8 @@ fn plays(scene: &Scene<'_, '_, '_, X86_64>, place: Place, takes: &Takes, changes
     thread::scope(|scope| {
         let is_seen = changes.seen;
         scope.spawn(move || {
-            scene.on(2, |runner| looks(runner, place, (&[taker, begins], &told, &seen), is_seen));
+            let channels = (&[taker, begins], &told, &seen);
+            scene.on(2, |runner| looks(runner, place, channels, takes, is_seen));
         });
         let (act, then) = (changes.act, changes.then);
         scope.spawn(move || {
@@ -70,7 +73,7 @@ fn plays(scene: &Scene<'_, '_, '_, X86_64>, place: Place, takes: &Takes, changes
 fn scenario(at: usize) {
     let (takes, changes) = (&TAKES[at / CHANGES.len()], &CHANGES[at % CHANGES.len()]);
     for kind in kinds(takes, changes) {
-        with_file::<X86_64>(Config::x86_64(), |scene, file, start| {
+        with_file_of::<X86_64>(takes.store, Config::x86_64(), |scene, file, start| {
             let (anon, pages) = (scene.span(), scene.mm.files().get(file).map_or(0, |f| f.pages()));
             let place = match kind {
                 On::File => Place { start, pages, kind, file },
@@ -104,9 +107,19 @@ fn i6_each_change_beside_a_page_out_of_all_spaces_is_seen_by_a_warm_tlb() {
 }
 
 #[test]
+fn i6_each_change_beside_a_page_out_that_begins_in_a_child_is_seen_by_a_warm_tlb() {
+    pairs_of("page out of a child and all others");
+}
+
+#[test]
 fn i6_each_change_beside_reclaim_is_seen_by_a_warm_tlb() {
     pairs_of("reclaim");
     pairs_of("reclaim, divide folios");
+}
+
+#[test]
+fn i6_each_change_beside_a_page_out_of_shared_memory_is_seen_by_a_warm_tlb() {
+    pairs_of("page out a file in memory");
 }
 
 #[test]

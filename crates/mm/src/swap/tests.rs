@@ -1,0 +1,134 @@
+//! The slots of a device beside a naive model: the runs that are taken.
+
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use quire_arch::X86_64;
+use quire_hw::{Memory, Reuse};
+use quire_machine::{Config, Machine, Ram};
+use quire_units::{CpuId, Order};
+
+use super::device::InList;
+use super::{Admits, SlotFault, Swap};
+use crate::cache::{FileId, FilePages};
+use crate::phys::{CpuCache, Phys, Slot, Zone};
+
+const CPU: CpuId = CpuId::new(0);
+
+type Slots<'a, 'r> = super::Slots<'a, X86_64, Machine<'r>>;
+
+/// Slots of a cluster.
+const CLUSTER: u64 = Slots::WORDS;
+
+/// Runs `test` with an empty device.
+fn with_device(slots: u64, test: impl FnOnce(&Slots<'_, '_>)) {
+    let mut ram = Ram::new(1 << 20).expect("the host has 1 MiB");
+    let (machine, all) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
+    let mut meta: Vec<Slot> = (0..all.count()).map(|_| Slot::empty()).collect();
+    let (mut caches, mut zones) = ([CpuCache::new()], [Zone::new(all.span())]);
+    let phys = Phys::new(all.start(), &mut meta, &mut caches, &mut zones).expect("sound");
+    phys.add(all).expect("the zone has all frames");
+    let swap = Swap::new();
+    let device = Slots::new(&machine, phys.meta(), &swap);
+    let frame = || {
+        let run = phys.alloc(CPU, Order::ZERO)?;
+        machine.clear(&run, 0..1, Reuse::Soon);
+        Some(run)
+    };
+    assert!(device.found(slots, frame), "RAM is left");
+    swap.open(FileId(0), slots, Admits::All);
+    test(&device);
+    device.fell(|run| phys.free(CPU, run));
+    machine.verdict().expect("no rule is broken");
+}
+
+/// The audit, where the runs `held` are those of folios in memory.
+fn audit(device: &Slots<'_, '_>, held: &BTreeMap<u64, Order>) -> Result<(), (u64, SlotFault)> {
+    held.iter().for_each(|(slot, order)| device.tally_cached(FilePages::block(*slot, *order)));
+    device.audit()
+}
+
+/// A step: takes a run of an order, as a CPU; or gives back one of those that are held.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Take(u8, usize),
+    Free(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let large = (5u8..10, 0usize..3).prop_map(|(order, cpu)| Step::Take(order, cpu));
+    let small = (0u8..5, 0usize..3).prop_map(|(order, cpu)| Step::Take(order, cpu));
+    let free = any::<usize>().prop_map(Step::Free);
+    prop::collection::vec(prop_oneof![2 => large, 2 => small, 3 => free], 1..120)
+}
+
+proptest! {
+    #[test]
+    fn d2_runs_are_disjoint_and_each_cluster_is_in_the_list_for_its_slots(
+        steps in steps(),
+        last in 1..CLUSTER,
+    ) {
+        with_device(2 * CLUSTER + last, |device| {
+            let mut held = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Take(order, cpu) => {
+                        let order = Order::new(order);
+                        let Some(slot) = device.take(order, cpu) else { continue };
+                        let run = FilePages::block(slot, order);
+                        assert_eq!(run.start, slot, "it is aligned");
+                        let before: Option<(&u64, &Order)> = held.range(..run.end).next_back();
+                        let end = before.map_or(0, |(at, order)| at + order.pages());
+                        assert!(end <= slot && run.end <= device.swap.slots(), "{run:?} is taken");
+                        held.insert(slot, order);
+                    }
+                    Step::Free(at) if !held.is_empty() => {
+                        let slot = *held.keys().nth(at % held.len()).expect("there are more");
+                        let order = held.remove(&slot).expect("it is held");
+                        device.uncache(FilePages::block(slot, order));
+                    }
+                    Step::Free(_) => {}
+                }
+                assert_eq!(audit(device, &held), Ok(()));
+            }
+            while let Some(slot) = device.take(Order::ZERO, 0) {
+                held.insert(slot, Order::ZERO);
+            }
+            let used: u64 = held.values().map(|order| order.pages()).sum();
+            assert_eq!(used, device.swap.slots(), "all that is free can be taken");
+        });
+    }
+}
+
+#[test]
+fn d2_a_slot_that_is_free_again_is_taken_before_those_of_an_empty_cluster() {
+    with_device(4 * CLUSTER, |device| {
+        // The first cluster is full, and the second current for the first CPU.
+        let mut taken: Vec<u64> =
+            (0..=CLUSTER).filter_map(|_| device.take(Order::ZERO, 0)).collect();
+        let current = taken.pop().expect("there are more");
+        assert!(taken.iter().all(|slot| slot / CLUSTER == taken[0] / CLUSTER));
+        device.uncache(FilePages::block(taken[7], Order::ZERO));
+        // An order of its own gets an empty cluster.
+        let pair = device.take(Order::new(1), 1).expect("two are empty");
+        assert!(![taken[7], current].map(|slot| slot / CLUSTER).contains(&(pair / CLUSTER)));
+        assert_eq!(device.take(Order::ZERO, 2), Some(taken[7]));
+    });
+}
+
+#[test]
+fn d2_the_audit_finds_a_cluster_in_a_list_for_others() {
+    for (place, used) in [(InList::Free, 1), (InList::Partial, 0), (InList::Unlisted, 1)] {
+        with_device(CLUSTER, |device| {
+            let held: BTreeMap<u64, Order> = (0..used)
+                .filter_map(|_| Some((device.take(Order::ZERO, 0)?, Order::ZERO)))
+                .collect();
+            assert_eq!(audit(device, &held), Ok(()));
+            device.each(FilePages::new(0, CLUSTER), |lock, _, _| {
+                device.swap.lists.lock().put(device.tree.meta, lock.frame(), place, 0);
+            });
+            assert_eq!(audit(device, &held), Err((0, SlotFault::Listed { used })), "{place:?}");
+        });
+    }
+}
