@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::guest::Isa;
 use crate::setup::{self, BARE_TARGETS};
@@ -30,6 +30,9 @@ const PUBLISHED: [&str; 10] = [
 /// judged by the same scripts as the one before; set another, or run `cargo test`, to look further.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// The longest that a step may take: twice what the longest needs on two cores.
+const LIMIT: Duration = Duration::from_secs(25 * 60);
+
 /// The models of the whole library, and what they are compiled with: in a directory of its own.
 pub(crate) const SCHEDULES: [&str; 7] =
     ["test", "--profile", "sim", "--package", "quire-sim", "--test", "shuttle"];
@@ -37,7 +40,7 @@ pub(crate) const SCHEDULES_FLAGS: &str = "--cfg=shuttle -Cdebug-assertions";
 
 /// Runs every check in the workspace at `root`; returns whether all that ran passed.
 pub fn run(root: &Path) -> bool {
-    let mut steps = Steps::new(root);
+    let mut steps = Steps::new(root, LIMIT);
     house_rules(root, &mut steps);
     style(&mut steps);
     host(root, &mut steps);

@@ -12,6 +12,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use clap::ValueEnum;
 
@@ -74,7 +75,7 @@ pub fn fuzz(root: &Path, seconds: u64, seed: u64, targets: &[String]) -> bool {
 /// Runs the hosted suites, or those named, under `sanitizer`; returns whether it found nothing.
 /// Where no compiler can do it, one sentence says why it was skipped.
 pub fn sanitize(root: &Path, sanitizer: Sanitizer, packages: &[String]) -> bool {
-    let mut steps = Steps::new(root);
+    let mut steps = Steps::new(root, Duration::MAX);
     let name = format!("sanitize {}", sanitizer.name());
     match setup::sanitized(root, sanitizer == Sanitizer::Thread) {
         Ok(compiler) => {
@@ -107,7 +108,7 @@ fn suites(root: &Path, sanitizer: Sanitizer, compiler: &Sanitized, packages: &[S
 /// Runs the library's own tests in Miri; returns whether it found nothing. Where there is no Miri,
 /// one sentence says so.
 pub fn miri(root: &Path) -> bool {
-    let mut steps = Steps::new(root);
+    let mut steps = Steps::new(root, Duration::MAX);
     match setup::interpreter() {
         Ok(toolchain) => {
             let mut cargo = Command::new("cargo");

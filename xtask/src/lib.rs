@@ -20,6 +20,7 @@ pub mod ci;
 pub mod deeper;
 pub mod guest;
 pub mod job;
+mod limit;
 pub mod mutants;
 pub mod selftests;
 pub mod soak;

@@ -12,7 +12,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::ci::{SCHEDULES, SCHEDULES_FLAGS};
 use crate::guest::Isa;
@@ -71,7 +71,7 @@ pub fn run(root: &Path, what: &What) -> bool {
     println!("Seeds from {seed} on. These steps run until one fails:");
     all.iter().for_each(|step| println!("  {:<28} {}", step.name, step.line()));
     println!();
-    let mut steps = Steps::new(root);
+    let mut steps = Steps::new(root, Duration::MAX);
     for step in all {
         if !steps.run(&step.name, step.command()) {
             println!("This runs it again: {}", step.line());

@@ -5,7 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use crate::limit;
 
 /// Why something cannot be had on this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +36,7 @@ pub struct Steps {
     root: PathBuf,
     logs: PathBuf,
     on_ci: bool,
+    limit: Duration,
     total: Tally,
 }
 
@@ -53,11 +56,12 @@ const TAIL_LINES: usize = 120;
 const SKIPPED: &str = "skipped: ";
 
 impl Steps {
-    /// No steps yet. Logs go to the build directory of the workspace at `root`.
-    pub fn new(root: &Path) -> Self {
+    /// No steps yet; each fails after `limit`. Logs go to the build directory of the workspace at
+    /// `root`.
+    pub fn new(root: &Path, limit: Duration) -> Self {
         let logs = build_dir(root).join("steps");
         let on_ci = std::env::var("CI").is_ok_and(|value| !matches!(&*value, "" | "false" | "0"));
-        Self { root: root.to_path_buf(), logs, on_ci, total: Tally::default() }
+        Self { root: root.to_path_buf(), logs, on_ci, limit, total: Tally::default() }
     }
 
     /// Runs `command` as the step `name`, and says how it went. Returns whether it passed.
@@ -92,8 +96,9 @@ impl Steps {
                 let copy = file.try_clone()?;
                 command.stdout(file).stderr(copy).spawn()
             });
+        let limit = self.limit;
         let waiter = thread::spawn(move || {
-            let status = child.and_then(|mut child| child.wait());
+            let status = child.and_then(|mut child| limit::wait(&mut child, limit));
             (status, start.elapsed().as_secs_f64())
         });
         Running { name: name.to_owned(), program, log, waiter }
@@ -124,6 +129,7 @@ impl Steps {
             Err(error) => {
                 self.total.failed += 1;
                 tell(name, "FAILED", Some(seconds), &format!("{program}: {error}"));
+                show(&output, &log);
                 false
             }
         }

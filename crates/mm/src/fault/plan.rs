@@ -262,7 +262,8 @@ impl Plan {
     }
 
     /// The plan to map one folio of its own for all of `pages`, a block of a private area that
-    /// shows a file of reserved folios. `None` if something is there.
+    /// shows a file of reserved folios. `None` if something is there, or the table for it is not
+    /// (again): a discard beside this one gives an empty table back.
     #[cfg(feature = "files")]
     pub(crate) fn whole<A: Arch, H: Hardware>(
         view: &View<'_, A, H>,
@@ -271,11 +272,12 @@ impl Plan {
         access: Access,
     ) -> Option<Self> {
         let FilePage { page, area, seq, .. } = *fault;
-        let (orders, none) =
-            (OrderSet::of(Order::fitting(pages.count()).unwrap_or_default()), OrderSet::EMPTY);
+        let order = Order::fitting(pages.count()).unwrap_or_default();
+        let (orders, none) = (OrderSet::of(order), OrderSet::EMPTY);
         let choice = Choice { orders, geometry: none, occupied: none, policy: None };
         let place = view.tables().walk(pages.start, Level::LAST);
-        if place.word != 0 {
+        let level = A::leaf_level(order.min(A::block_order()));
+        if place.level != level || place.word != 0 {
             return None;
         }
         let advice = Advice::of(area.flags);

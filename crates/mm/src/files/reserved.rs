@@ -187,8 +187,17 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         };
         let current = || view.space.areas.is_current(fault.seq, pages);
         let take = || self.base().take_reserved(order, promised);
-        // A change that ends just now may have freed the folio that was here.
-        let taken = take().or_else(|error| if current() { take() } else { Err(error) });
+        let taken = match take() {
+            // A change that has just ended may have freed the folio that was here.
+            Err(_) if current() => take(),
+            // One that is under way may be about to.
+            Err(_) => {
+                self.unclaim(block, order, promised);
+                self.spaces().wait(view, fault.page);
+                return Ok(None);
+            }
+            taken => taken,
+        };
         let done = taken.map(|run| {
             self.base().clear(&run, fault.page.offset_from(pages.start), how.resched);
             plan.install_in(view, plan.place, run, order).map_err(|Stale(run)| {
@@ -197,14 +206,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             })
         });
         self.unclaim(block, order, promised && !matches!(done, Ok(Ok(_))));
-        match done {
-            // One that is under way may be about to.
-            Err(_) if !current() => {
-                self.spaces().wait(view, fault.page);
-                Ok(None)
-            }
-            done => Ok(done?.ok().map(Resolved::Mapped)),
-        }
+        Ok(done?.ok().map(Resolved::Mapped))
     }
 
     /// Whether the fault, in a file of reserved folios of `order`, is for a folio that the file

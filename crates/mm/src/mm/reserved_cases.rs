@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use quire_arch::X86_64;
 use quire_machine::Config;
@@ -107,7 +106,6 @@ fn a9_a_touch_beside_a_discard_finds_the_folio_that_comes_back() {
         mm.files().resize_pool(scene.order, 1).expect("it is there");
         let space = scene.space(1);
         let block = scene.block(BLOCKS);
-        let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let touches = scope.spawn(|| {
                 scene.machine.cpu(1).bind();
@@ -116,11 +114,11 @@ fn a9_a_touch_beside_a_discard_finds_the_folio_that_comes_back() {
                     let touched = mm.fault(&space, block.start, Access::Write);
                     refused = refused.or(touched.err());
                 }
-                ended.store(true, Ordering::Relaxed);
                 refused
             });
             scene.machine.cpu(0).bind();
-            while !ended.load(Ordering::Relaxed) {
+            // Not a flag of the thread: it would not set one if it panicked.
+            while !touches.is_finished() {
                 mm.discard(&space, block).expect("no leaf is cut");
             }
             assert_eq!(touches.join().expect("no panic"), None);
