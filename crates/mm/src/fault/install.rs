@@ -6,7 +6,7 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::Plan;
 use crate::space::View;
-use crate::table::Place;
+use crate::table::{Locked, Place, WATCHED};
 
 /// A run that was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +81,7 @@ impl Plan {
         // The areas are unchanged under the table's lock: a later change will find the leaves.
         let holds = view.space.areas.is_current(self.seq, pages)
             && index + entries <= A::entries(level)
-            && locked.is_empty(index, entries);
+            && (locked.is_empty(index, entries) || self.replaces_marks(&locked, pages));
         if !holds {
             return Err(Stale(run));
         }
@@ -89,5 +89,15 @@ impl Plan {
         view.folios().adopt_mapped(run, order, tables.home(start));
         locked.put(index, entries, frame, self.attrs, order);
         Ok(Installed { pages, order, entries: entries as u64 })
+    }
+
+    /// Whether the leaves wait for a watcher, as the markers in `pages` say that are gone then.
+    #[cold]
+    fn replaces_marks<A: Arch, H: Hardware>(
+        &self,
+        locked: &Locked<'_, A, H>,
+        pages: PageSpan,
+    ) -> bool {
+        cfg!(feature = "watch") && self.attrs.contains(WATCHED) && locked.take_watched(pages)
     }
 }

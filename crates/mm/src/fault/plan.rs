@@ -192,8 +192,8 @@ pub fn decide<A: Arch, H: Hardware>(
             // The pages of a block's entry have consecutive payloads.
             let payload = first + page.offset_from(page.align_down(A::order(place.level).pages()));
             let is_shielded = MarkKind::of(payload) == Some(MarkKind::Watched);
-            if is_shielded && area.backing != Backing::Anon && place.level == Level::LAST {
-                return file_page(page, Order::ZERO, false, area, seq);
+            if is_shielded && area.backing != Backing::Anon {
+                return file_page(page, A::order(place.level), false, area, seq);
             }
             return Decision::Marked(MarkedPage { page, payload, area, seq });
         }
@@ -262,8 +262,8 @@ impl Plan {
     }
 
     /// The plan to map one folio of its own for all of `pages`, a block of a private area that
-    /// shows a file of reserved folios. `None` if something is there, or the table for it is not
-    /// (again): a discard beside this one gives an empty table back.
+    /// shows a file of reserved folios. `None` if something is there that is no watcher's marker,
+    /// or the table for it is not (again): a discard beside this one gives an empty table back.
     #[cfg(feature = "files")]
     pub(crate) fn whole<A: Arch, H: Hardware>(
         view: &View<'_, A, H>,
@@ -277,11 +277,16 @@ impl Plan {
         let choice = Choice { orders, geometry: none, occupied: none, policy: None };
         let place = view.tables().walk(pages.start, Level::LAST);
         let level = A::leaf_level(order.min(A::block_order()));
-        if place.level != level || place.word != 0 {
+        if place.level.is_above(level) {
             return None;
         }
-        let advice = Advice::of(area.flags);
-        let attrs = attrs(&area, access);
+        let shields = match A::decode(place.word, place.level) {
+            Entry::Absent => fault.shields,
+            Entry::Marker(payload) if MarkKind::of(payload) == Some(MarkKind::Watched) => true,
+            _ => return None,
+        };
+        let (advice, attrs) = (Advice::of(area.flags), attrs(&area, access));
+        let attrs = if shields { shielded(attrs) } else { attrs };
         Some(Plan { page, choice, advice, wanted: pages, place, attrs, seq })
     }
 }

@@ -19,7 +19,12 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         resched: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         if let Some(order) = self.whole() {
-            return self.bring_reserved(page, order, resched);
+            let wanted = page - FilePages::block(page, order).start;
+            let zeroes = &mut |run: FrameRun| {
+                self.base().clear(&run, wanted, resched);
+                Ok(run)
+            };
+            return self.bring_reserved(page, order, zeroes).map(drop);
         }
         let (run, order) = self.room_for(page, FilePages::new(0, self.pages()), sizes)?;
         let start = FilePages::block(page, order).start;

@@ -19,8 +19,8 @@
 use core::cell::Cell;
 
 use quire_arch::Arch;
-use quire_hw::Hardware;
-use quire_units::Order;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Access, Order};
 
 use super::{Files, OpenFile};
 use crate::base::{Error, PoolCounts};
@@ -28,7 +28,7 @@ use crate::cache::{Entry, FileId, FilePages, InsertLack, Note};
 use crate::fault::{FilePage, Plan, Stale};
 use crate::folio::FolioFlags;
 use crate::space::{AreaFlags, View};
-use crate::spaces::{Fault, Resolved, Served};
+use crate::spaces::{Resolved, Served};
 use crate::sync::spin_loop;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
@@ -111,6 +111,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 }
 
+/// Writes a folio that was taken for a block, or frees it.
+pub(super) type Content<'c> = &'c mut dyn FnMut(FrameRun) -> Result<FrameRun, Error>;
+
 /// The result of an attempt to claim a block.
 enum Claim {
     /// It has a folio by now.
@@ -138,29 +141,28 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         self.base().renounce(order, ended.get());
     }
 
-    /// Brings the folio of the block around `page`, zeroed, into the file; nothing if it is there
-    /// by then, or another CPU is about to bring it.
+    /// Brings the folio of the block around `page` into the file, with what `content` makes of it.
+    /// False if it is there by then; so it may be where another CPU is about to bring it.
     pub(super) fn bring_reserved(
         &self,
         page: u64,
         order: Order,
-        resched: &mut dyn FnMut(),
-    ) -> Result<(), Error> {
-        let block = FilePages::block(page, order);
-        let Claim::Claimed { promised } = self.claim_block(block.start, order)? else {
+        content: Content<'_>,
+    ) -> Result<bool, Error> {
+        let start = FilePages::block(page, order).start;
+        let Claim::Claimed { promised } = self.claim_block(start, order)? else {
             spin_loop();
-            return Ok(());
+            return Ok(false);
         };
-        let done = self.base().take_reserved(order, promised).and_then(|run| {
-            self.base().clear(&run, page - block.start, resched);
-            self.enter(block.start, run, order, FolioFlags::UPTODATE)
-        });
-        if !matches!(done, Ok(Some(_))) {
-            // Without a frame for a node, the folio is free again, and its promise gone.
+        let taken = self.base().take_reserved(order, promised).and_then(content);
+        let done = taken.and_then(|run| self.enter(start, run, order, FolioFlags::UPTODATE));
+        let entered = matches!(done, Ok(Some(_)));
+        if !entered {
+            // Without content or a frame for a node, the folio is free again, and its promise gone.
             let again = promised && done.is_err() && self.base().promise(order, 1).is_ok();
-            self.unclaim(block.start, order, again);
+            self.unclaim(start, order, again);
         }
-        done.map(drop)
+        done.map(|_| entered)
     }
 
     /// Maps a folio of its own for a page of a private area where the file has none. `None` when a
@@ -170,7 +172,8 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         view: &View<'_, A, H>,
         fault: &FilePage,
         order: Order,
-        how: &mut Fault<'_>,
+        access: Access,
+        content: Content<'_>,
     ) -> Served {
         let missing = Error::Missing(fault.page);
         let pages = fault.whole_block(order).ok_or(missing)?;
@@ -181,7 +184,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             return Ok(None);
         };
         // A CPU whose claim has just ended may have mapped the block.
-        let Some(plan) = Plan::whole(view, fault, pages, how.access) else {
+        let Some(plan) = Plan::whole(view, fault, pages, access) else {
             self.unclaim(block, order, promised);
             return Ok(None);
         };
@@ -198,14 +201,17 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             }
             taken => taken,
         };
-        let done = taken.map(|run| {
-            self.base().clear(&run, fault.page.offset_from(pages.start), how.resched);
+        let is_taken = taken.is_ok();
+        let done = taken.and_then(content).map(|run| {
             plan.install_in(view, plan.place, run, order).map_err(|Stale(run)| {
                 self.base().untake_reserved(order, run, promised);
                 self.spaces().wait(view, fault.page);
             })
         });
-        self.unclaim(block, order, promised && !matches!(done, Ok(Ok(_))));
+        // Without content the folio is free again, and its promise gone.
+        let gone = promised && is_taken && done.is_err();
+        let again = promised && (!gone || self.base().promise(order, 1).is_ok());
+        self.unclaim(block, order, again && !matches!(done, Ok(Ok(_))));
         Ok(done?.ok().map(Resolved::Mapped))
     }
 

@@ -1,7 +1,7 @@
 //! Faults in areas that map files.
 
 use quire_arch::Arch;
-use quire_hw::Hardware;
+use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, OrderSet, PageSpan, Prot};
 
 use super::open::usable;
@@ -37,7 +37,13 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             return Ok(file.let_write(view, fault));
         }
         if let Some(order) = file.whole().filter(|_| file.is_private(fault)) {
-            return file.fill_reserved(view, fault, order, how);
+            file.tell_watcher(fault, false, how.access)?;
+            let wanted = fault.at - FilePages::block(fault.at, order).start;
+            let zeroes = &mut |run: FrameRun| {
+                self.base().clear(&run, wanted, how.resched);
+                Ok(run)
+            };
+            return file.fill_reserved(view, fault, order, how.access, zeroes);
         }
         let leaf = leaf_order(&file.index, fault);
         if fault.area.flags.intersects(AreaFlags::WATCH) {

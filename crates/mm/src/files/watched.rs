@@ -1,16 +1,16 @@
 //! Files in watched areas (row D8): what their watchers are told, and what they answer.
 
 use quire_arch::Arch;
-use quire_hw::Hardware;
-use quire_units::{Access, PageSpan};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Access, Order, PageSpan};
 
 use super::{Files, OpenFile};
 use crate::base::{Error, Need, Stop};
-use crate::cache::{Entry, FilePages, Store, leaf_order, map_around};
+use crate::cache::{Entry, FilePages, leaf_order, map_around};
 use crate::fault::FilePage;
 use crate::folio::FolioFlags;
 use crate::limits::POPULATE_ORDER;
-use crate::space::{Advice, Space, View, WatchFor};
+use crate::space::{Advice, AreaFlags, Space, View, WatchFor};
 use crate::spaces::{Answer, Answered, Shield};
 use crate::stats::Event;
 
@@ -25,7 +25,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         access: Access,
     ) -> Result<(), Stop> {
         // A page that a device has is not missing.
-        if self.store() != Some(Store::Memory) {
+        if !self.is_memory() {
             return Ok(());
         }
         let event = if is_cached { WatchFor::MINOR } else { WatchFor::MISSING };
@@ -69,6 +69,38 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             None => Err(Error::Present(fault.page).into()),
         }
     }
+
+    /// The same for a reserved folio of `order`, which starts at the page that faulted: in the
+    /// file, or for a private area alone.
+    fn answer_whole(
+        &self,
+        view: &View<'_, A, H>,
+        fault: &FilePage,
+        order: Order,
+        answer: &mut Answer<'_>,
+    ) -> Result<Whole, Stop> {
+        let block = fault.whole_block(order).filter(|block| block.start == fault.page);
+        let block = block.ok_or(Error::Invalid)?;
+        let content = &mut |run: FrameRun| answer.fill(self.base(), run, block.start);
+        if !fault.area.flags.contains(AreaFlags::SHARED) {
+            let done = self.fill_reserved(view, fault, order, Access::Read, content)?;
+            return Ok(Whole::Own(done.map(|_| block)));
+        }
+        if !self.index.find(fault.at).0.has_content()
+            && self.bring_reserved(fault.at, order, content)?
+        {
+            return Ok(Whole::Cached(FilePages::block(fault.at, order)));
+        }
+        Err(Error::Present(fault.page).into())
+    }
+}
+
+/// The answer for a reserved folio.
+enum Whole {
+    /// These pages of the file are in memory now.
+    Cached(FilePages),
+    /// These pages of a private area are mapped now; `None` when a change interfered.
+    Own(Option<PageSpan>),
 }
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
@@ -83,8 +115,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// [`Error::NoArea`] at one that is not watched; [`Error::Missing`] where the
     /// file has no such page, or the function could not write the content;
     /// [`Error::Invalid`] for pages that programs may not map, and where the area shows a file that
-    /// does not live in memory, or is to be protected and not watched for writes;
-    /// [`Error::NoMemory`], [`Error::OverLimit`].
+    /// does not live in memory, or is to be protected and not watched for writes, or where the span
+    /// has a part of a reserved folio; [`Error::NoMemory`], [`Error::NoReserved`],
+    /// [`Error::OverLimit`].
     pub fn answer(
         &self,
         space: &Space<A>,
@@ -108,7 +141,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) -> Result<Option<PageSpan>, Stop> {
         let missing = Error::Missing(fault.page);
         let file = self.opened(fault.file).map_err(|_| missing)?;
-        if file.store() != Some(Store::Memory) {
+        if !file.is_memory() {
             return Err(Error::Invalid.into());
         }
         let span = fault.area.span;
@@ -117,13 +150,29 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if wanted.end > file.pages() {
             return Err(missing.into());
         }
-        let pages = match answer {
-            Answer::Cached => {
+        let pages = match (&*answer, file.whole()) {
+            (Answer::Cached, _) => {
                 file.come_back(fault.at)?;
                 file.cached_from(wanted)
             }
-            _ => file.answer_missing(view, fault, wanted, answer)?,
+            (_, Some(order)) => match file.answer_whole(view, fault, order, answer)? {
+                Whole::Cached(pages) => pages,
+                Whole::Own(pages) => return Ok(pages),
+            },
+            (_, None) => file.answer_missing(view, fault, wanted, answer)?,
         };
+        self.map_answer(view, &file, fault, pages)
+    }
+
+    /// Maps `pages` of a file, which are in memory, from the page that faulted on.
+    fn map_answer(
+        &self,
+        view: &View<'_, A, H>,
+        file: &OpenFile<'_, A, H>,
+        fault: &FilePage,
+        pages: FilePages,
+    ) -> Result<Option<PageSpan>, Stop> {
+        let missing = Error::Missing(fault.page);
         let around = PageSpan::new(fault.page, fault.page.add(pages.end - fault.at));
         // A page that the space has already ends the answer.
         let present = view.tables().pieces(around).next().map(|seen| seen.pages.start);

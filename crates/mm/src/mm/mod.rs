@@ -25,6 +25,8 @@ mod watch_tests;
 mod reserved_tests;
 #[cfg(all(test, not(loom), feature = "files", feature = "check"))]
 mod reserved_cases;
+#[cfg(all(test, not(loom), feature = "watch", feature = "files", feature = "check"))]
+mod reserved_watch_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod migrate_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]

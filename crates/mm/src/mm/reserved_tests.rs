@@ -33,7 +33,7 @@ pub(super) struct Scene<'t, 'r, A> {
 
 pub(super) fn with<A: Arch>(config: Config, order: u8, test: impl FnOnce(&Scene<'_, '_, A>)) {
     let order = Order::new(order);
-    let mut ram = Ram::new(20 << 20).expect("the host has 20 MiB");
+    let mut ram = Ram::new(30 << 20).expect("the host has 30 MiB");
     let (machine, run) = Machine::new(config, &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, mut zones) = (

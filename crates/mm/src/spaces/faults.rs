@@ -371,11 +371,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let level = A::leaf_level(order);
         loop {
             let place = view.tables().walk(page, level);
-            let absent = matches!(A::decode(place.word, place.level), Entry::Absent);
-            if place.level == level || !absent || !is_still(view, page, seq) {
+            if place.level == level || !is_still(view, page, seq) {
                 return Ok(());
             }
-            self.deepen(view, place, page, seq)?;
+            match A::decode(place.word, place.level) {
+                Entry::Absent => self.deepen(view, place, page, seq)?,
+                Entry::Marker(payload) if MarkKind::of(payload) == Some(MarkKind::Watched) => {
+                    self.part_marker(view.space, PageSpan::block(page, A::order(level)))?;
+                }
+                _ => return Ok(()),
+            }
         }
     }
 

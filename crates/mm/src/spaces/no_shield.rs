@@ -22,13 +22,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     #[inline(always)]
+    pub(super) fn part_marker(&self, _: &Space<A>, _: PageSpan) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline(always)]
     pub(super) fn unshield_moved(_: &mut Change<'_, A, H>, _: PageSpan, _: Prot) {}
 
     #[inline(always)]
     pub(super) fn unshield_all(&self, _: &Space<A>, _: impl Iterator<Item = PageSpan>) {}
 
     #[inline(always)]
-    pub(super) fn unmark(&self, _: &Space<A>, _: Vpn) -> Result<(), Error> {
+    pub(super) fn unmark(&self, _: &Space<A>, _: PageSpan) -> Result<(), Error> {
         Ok(())
     }
 

@@ -37,7 +37,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::NoArea`] with the first page that is not watched so; [`Error::Invalid`] for pages
-    /// that programs may not map; [`Error::NoMemory`] when a large leaf must be split, or a table
+    /// that programs may not map, and where the span ends within a reserved folio; [`Error::NoMemory`] when a large leaf must be split, or a table
     /// for markers is missing, and there is no frame for that. Nothing has changed then.
     pub fn write_protect(
         &self,
@@ -47,6 +47,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<(), Error> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
+        self.cuts_no_folio(space, span)?;
         Self::agree(self.areas(space, span), span, |area| {
             match area.flags.contains(AreaFlags::WATCH_WRITE) {
                 true => Ok(()),
@@ -80,6 +81,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut at = span.start;
         let end = Self::mappable(span).and_then(|()| {
             let mut change = self.base.change(space);
+            self.cuts_no_folio(space, span)?;
             let watched = |area: Area| match area.flags.intersects(AreaFlags::WATCH) {
                 true => Ok(()),
                 false => Err(Error::NoArea(area.span.start)),
@@ -99,7 +101,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     #[cold]
     #[inline(never)]
     pub(super) fn unshield_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
-        self.write_protect(space, PageSpan::block(page, Order::ZERO), Shield::Off)
+        self.write_protect(space, self.shielded_with(space, page), Shield::Off)
     }
 
     /// Ends the protection of `span`, to which pages with the rights `prot` have moved.
@@ -119,9 +121,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         change.count(Event::EntriesChanged);
     }
 
-    /// Makes a page that only a marker protects absent: its watcher fills it.
-    pub(super) fn unmark(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
-        let pages = PageSpan::block(page, Order::ZERO);
+    /// Makes pages that only markers protect absent: their watcher fills them.
+    pub(super) fn unmark(&self, space: &Space<A>, pages: PageSpan) -> Result<(), Error> {
         let mut change = self.base.change(space);
         change.prepare(pages, 0)?;
         change.unmark_watched(pages);
@@ -138,9 +139,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         marked: &MarkedPage,
         access: Access,
     ) -> Served {
-        if marked.area.backing != Backing::Anon {
-            return self.part_marker(space, marked.page).map(|()| None).map_err(Stop::from);
-        }
         if let Some(event) = marked.area.watched(marked.page, WatchFor::MISSING, access) {
             return Err(Need::Watcher(event).into());
         }
@@ -156,10 +154,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(None)
     }
 
-    /// Makes a marker that stands for a block one for each page: those of a file take single ones.
+    /// Divides a marker that stands for more than `block`. A change needs much stack: this is no
+    /// part of its caller.
+    #[cold]
     #[inline(never)]
-    fn part_marker(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
-        self.base.change(space).prepare(PageSpan::block(page, Order::ZERO), 0)
+    pub(super) fn part_marker(&self, space: &Space<A>, block: PageSpan) -> Result<(), Error> {
+        self.base.change(space).prepare(block, 0)
+    }
+
+    /// The pages whose protection is one: those of a reserved folio, or `page` alone.
+    fn shielded_with(&self, space: &Space<A>, page: Vpn) -> PageSpan {
+        let area = self.areas(space, PageSpan::block(page, Order::ZERO)).next();
+        let whole = area.and_then(|area| self.base.whole(area.backing));
+        PageSpan::block(page, whole.unwrap_or_default())
     }
 
     /// The same with a folio of this order. False where it does not fit, or is not to be had.

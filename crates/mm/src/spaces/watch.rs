@@ -18,7 +18,7 @@ use super::Spaces;
 use super::outcome::{Answered, Resolved, Shield};
 use crate::base::{Base, Error, Stop};
 #[cfg(feature = "files")]
-use crate::cache::Store;
+use crate::cache::File;
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, FilePage, Plan, decide};
 use crate::limits::FAULT_TRIES;
@@ -45,7 +45,7 @@ impl Answer<'_> {
         base: &Base<'_, A, H>,
         run: FrameRun,
         start: Vpn,
-    ) -> Result<FrameRun, Stop> {
+    ) -> Result<FrameRun, Error> {
         match self {
             Answer::Zeroes => base.clear(&run, 0, &mut || {}),
             Answer::Copy(write) => {
@@ -54,11 +54,11 @@ impl Answer<'_> {
                     return Ok(run);
                 }
                 base.free(run);
-                return Err(Error::Missing(start).into());
+                return Err(Error::Missing(start));
             }
             Answer::Cached | Answer::Poison => {
                 base.free(run);
-                return Err(Error::Missing(start).into());
+                return Err(Error::Missing(start));
             }
         }
         Ok(run)
@@ -79,8 +79,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     /// [`Error::Invalid`] also where an area cannot have the event: one that shows
-    /// [frames](Self::map_frames) or reserved folios has none, [`WatchFor::MINOR`] is for files,
-    /// [`WatchFor::WRITE`] for anonymous ones and shared ones of files in memory, and
+    /// [frames](Self::map_frames) has none, [`WatchFor::MINOR`] is for files, [`WatchFor::WRITE`]
+    /// for anonymous ones, shared ones of files in memory, and those of reserved folios, and
     /// [`WatchFor::ASYNC`] goes with that; both are behind the feature `watch`.
     pub fn watch(
         &self,
@@ -103,9 +103,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 }
                 Backing::Anon => !events.contains(WatchFor::MINOR),
                 Backing::File { id, .. } => {
-                    let is_plain = watch.is_none() || self.base.whole(area.backing).is_none();
-                    is_plain
-                        && (!events.contains(WatchFor::WRITE) || self.is_shared_memory(area, id))
+                    !events.contains(WatchFor::WRITE) || self.is_shieldable(area, id)
                 }
                 Backing::Frames { .. } => watch.is_none(),
             };
@@ -120,15 +118,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(())
     }
 
-    /// Whether an area shows a file in memory to others, too.
+    /// Whether the pages of an area that shows a file can be protected.
     #[cfg(feature = "files")]
-    fn is_shared_memory(&self, area: &Area, id: FileId) -> bool {
-        area.flags.contains(AreaFlags::SHARED)
-            && self.base.file(id).is_some_and(|file| file.store() == Some(Store::Memory))
+    fn is_shieldable(&self, area: &Area, id: FileId) -> bool {
+        let is_shared = area.flags.contains(AreaFlags::SHARED);
+        let shieldable = |file: &File| file.whole().is_some() || is_shared && file.is_memory();
+        self.base.file(id).is_some_and(shieldable)
     }
 
     #[cfg(not(feature = "files"))]
-    fn is_shared_memory(&self, _: &Area, _: FileId) -> bool {
+    fn is_shieldable(&self, _: &Area, _: FileId) -> bool {
         false
     }
 
@@ -210,13 +209,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Ok(None)
             }
             Decision::Marked(marked) if marked.is_shielded() => {
-                self.unmark(view.space, page)?;
+                self.unmark(view.space, PageSpan::block(page, Order::ZERO))?;
                 Ok(None)
             }
             Decision::File(fault) if !fault.is_there => {
                 let area = fault.area.clipped(left);
                 let copies = !matches!(answer, Answer::Cached);
-                if is_private && copies {
+                if is_private && copies && self.base.whole(area.backing).is_none() {
                     return Err(Error::Invalid.into());
                 }
                 let shields = shield != Shield::Off;

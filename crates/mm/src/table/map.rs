@@ -228,4 +228,31 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             self.clear(run.index, run.count);
         }
     }
+
+    /// Takes the watcher's markers in `pages` away, where nothing else is; whether that is so.
+    pub(crate) fn take_watched(&self, pages: PageSpan) -> bool {
+        let each = |act: &mut dyn FnMut(&Run) -> bool| {
+            let mut at = pages.start;
+            while at < pages.end {
+                let (run, end) = self.run_in(at, pages.end);
+                if !act(&run) {
+                    return false;
+                }
+                at = end;
+            }
+            true
+        };
+        let alone = each(&mut |run| match run.what {
+            What::Absent => true,
+            What::Marker(marks) => marks.kind() == Some(MarkKind::Watched),
+            What::Leaf { .. } | What::Table(_) => false,
+        });
+        alone
+            && each(&mut |run| {
+                if run.what != What::Absent {
+                    self.clear(run.index, run.count);
+                }
+                true
+            })
+    }
 }
