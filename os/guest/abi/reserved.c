@@ -22,8 +22,7 @@ static long value_of(const char *path)
     return count <= 0 ? -1 : (text[count] = 0, atol(text));
 }
 
-/* Sets the size of the pool; whether it has that. */
-static bool resize(long folios)
+bool set_pool(long folios)
 {
     char text[32];
     snprintf(text, sizeof text, "%ld", folios);
@@ -46,7 +45,7 @@ static char *map(size_t count, int flags, int fd)
 
 static const char *promises(void)
 {
-    CHECK(resize(4) && has(4, 0) && value_of("/proc/sys/vm/nr_hugepages") == 4);
+    CHECK(set_pool(4) && has(4, 0) && value_of("/proc/sys/vm/nr_hugepages") == 4);
     char *p = map(3, MAP_PRIVATE | NAMELESS | HUGE, -1);
     CHECK(p != MAP_FAILED && (size_t)p % SIZE == 0 && has(4, 3));
     CHECK(map(2, MAP_PRIVATE | NAMELESS | HUGE, -1) == MAP_FAILED && errno == ENOMEM);
@@ -57,7 +56,7 @@ static const char *promises(void)
     CHECK(munmap(p, 3 * SIZE) == 0 && has(3, 0));
     CHECK(munmap(q, SIZE) == 0 && has(4, 0));
     FAILS(EINVAL, (long)mmap(NULL, SIZE, RW, MAP_PRIVATE | NAMELESS | HUGE | 23 << 26, -1, 0));
-    CHECK(resize(0));
+    CHECK(set_pool(0));
     return NULL;
 }
 
@@ -70,7 +69,7 @@ static void jump(int signal)
 
 static const char *without(void)
 {
-    CHECK(resize(1) && signal(SIGBUS, jump) != SIG_ERR);
+    CHECK(set_pool(1) && signal(SIGBUS, jump) != SIG_ERR);
     char *p = map(2, MAP_PRIVATE | NAMELESS | HUGE | MAP_NORESERVE, -1);
     CHECK(p != MAP_FAILED && has(1, 0));
     p[0] = 1;
@@ -81,13 +80,13 @@ static const char *without(void)
     FAILS(EFAULT, read(open("/dev/zero", O_RDONLY), p + SIZE, 5));
     CHECK(madvise(p, SIZE, MADV_DONTNEED) == 0 && has(1, 0));
     p[SIZE] = 3;
-    CHECK(munmap(p, 2 * SIZE) == 0 && resize(0));
+    CHECK(munmap(p, 2 * SIZE) == 0 && set_pool(0));
     return NULL;
 }
 
 static const char *forks(void)
 {
-    CHECK(resize(3));
+    CHECK(set_pool(3));
     char *p = map(2, MAP_PRIVATE | NAMELESS | HUGE, -1);
     CHECK(p != MAP_FAILED);
     memset(p, 1, 2 * SIZE);
@@ -104,13 +103,13 @@ static const char *forks(void)
     CHECK(child > 0 && write(pipes[1], "x", 1) == 1 && waitpid(child, &status, 0) == child);
     CHECK(status == 0 && p[5] == 1 && has(1, 0));
     p[SIZE + 1] = 3;
-    CHECK(has(1, 0) && munmap(p, 2 * SIZE) == 0 && has(3, 0) && resize(0));
+    CHECK(has(1, 0) && munmap(p, 2 * SIZE) == 0 && has(3, 0) && set_pool(0));
     return NULL;
 }
 
 static const char *wholes(void)
 {
-    CHECK(resize(4));
+    CHECK(set_pool(4));
     char *p = map(4, MAP_PRIVATE | NAMELESS | HUGE, -1);
     CHECK(p != MAP_FAILED);
     p[0] = p[SIZE] = p[2 * SIZE] = 7;
@@ -124,13 +123,13 @@ static const char *wholes(void)
     CHECK(madvise(p, SIZE + PAGE, MADV_DONTNEED) == 0 && p[SIZE] == 7);
     CHECK(p[0] == 0 && mprotect(p + SIZE, SIZE, PROT_READ) == 0 && p[SIZE] == 7);
     CHECK(munmap(p + 2 * SIZE, SIZE) == 0 && munmap(p, 2 * SIZE) == 0);
-    CHECK(munmap(p + 3 * SIZE, SIZE) == 0 && has(4, 0) && resize(0));
+    CHECK(munmap(p + 3 * SIZE, SIZE) == 0 && has(4, 0) && set_pool(0));
     return NULL;
 }
 
 static const char *files(void)
 {
-    CHECK(resize(4));
+    CHECK(set_pool(4));
     int fd = (int)syscall(SYS_memfd_create, "huge", MFD_HUGETLB | 21 << 26);
     CHECK(fd >= 0);
     struct statfs fs;
@@ -151,13 +150,13 @@ static const char *files(void)
     CHECK(fstat(fd, &about) == 0 && about.st_blocks == 2 * 4096 && (size_t)about.st_blksize == SIZE);
     CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SIZE) == 0 && p[0] == 0);
     CHECK(ftruncate(fd, SIZE) == 0 && value_of(POOLS "free_hugepages") == 3);
-    CHECK(munmap(p, 3 * SIZE) == 0 && close(fd) == 0 && has(4, 0) && resize(0));
+    CHECK(munmap(p, 3 * SIZE) == 0 && close(fd) == 0 && has(4, 0) && set_pool(0));
     return NULL;
 }
 
 static const char *mounted(void)
 {
-    CHECK(resize(2) && mkdir("huge", 0755) == 0);
+    CHECK(set_pool(2) && mkdir("huge", 0755) == 0);
     CHECK(mount("none", "huge", "hugetlbfs", 0, "pagesize=2M") == 0);
     int fd = open("huge/file", O_RDWR | O_CREAT, 0600);
     CHECK(fd >= 0);
@@ -167,19 +166,19 @@ static const char *mounted(void)
     CHECK((size_t)about.st_size == 2 * SIZE);
     p[SIZE] = 1;
     CHECK(has(1, 1) && munmap(p, 2 * SIZE) == 0 && has(1, 1) && close(fd) == 0 && has(1, 1));
-    CHECK(unlink("huge/file") == 0 && has(2, 0) && umount("huge") == 0 && resize(0));
+    CHECK(unlink("huge/file") == 0 && has(2, 0) && umount("huge") == 0 && set_pool(0));
     return NULL;
 }
 
 static const char *segments(void)
 {
-    CHECK(resize(2));
+    CHECK(set_pool(2));
     int id = shmget(IPC_PRIVATE, SIZE + 1, SHM_HUGETLB | IPC_CREAT | 0600);
     CHECK(id >= 0 && has(2, 2));
     char *p = shmat(id, NULL, 0);
     CHECK(p != (void *)-1 && (size_t)p % SIZE == 0);
     p[SIZE + 5] = 3;
-    CHECK(has(1, 1) && shmctl(id, IPC_RMID, NULL) == 0 && shmdt(p) == 0 && has(2, 0) && resize(0));
+    CHECK(has(1, 1) && shmctl(id, IPC_RMID, NULL) == 0 && shmdt(p) == 0 && has(2, 0) && set_pool(0));
     return NULL;
 }
 
@@ -204,7 +203,7 @@ static long smaps(char *p, const char *name)
 
 static const char *shown(void)
 {
-    CHECK(resize(2));
+    CHECK(set_pool(2));
     char *p = map(2, MAP_PRIVATE | NAMELESS | HUGE, -1);
     CHECK(p != MAP_FAILED);
     p[0] = 1;
@@ -212,13 +211,13 @@ static const char *shown(void)
     CHECK(smaps(p, "Rss:") == 0 && smaps(p, "Shared_Hugetlb:") == 0);
     unsigned char there[2 * 512];
     CHECK(mincore(p, 2 * SIZE, there) == 0 && there[0] == 1 && there[511] == 1 && there[512] == 0);
-    CHECK(munmap(p, 2 * SIZE) == 0 && resize(0));
+    CHECK(munmap(p, 2 * SIZE) == 0 && set_pool(0));
     return NULL;
 }
 
 static const char *surplus(void)
 {
-    CHECK(resize(0) && make_file(POOLS "nr_overcommit_hugepages", "2"));
+    CHECK(set_pool(0) && make_file(POOLS "nr_overcommit_hugepages", "2"));
     char *p = map(2, MAP_PRIVATE | NAMELESS | HUGE, -1);
     CHECK(p != MAP_FAILED && value_of(POOLS "surplus_hugepages") == 2 && has(2, 2));
     CHECK(map(1, MAP_PRIVATE | NAMELESS | HUGE, -1) == MAP_FAILED);

@@ -13,7 +13,7 @@ use quire_linux::watch::{Ask, Features, Mode, Queue, Range, Request, Then};
 use quire_linux::{Errno, Result, Wake};
 
 use crate::isa;
-use crate::memory::{self, Memory, PAGE, Waits, errno, mm, user};
+use crate::memory::{self, Memory, PAGE, Waits, errno, mm, reserved, user};
 use crate::task::tree::{time, tree, with_calls};
 use crate::task::{Answer, Stop, Thread, find};
 
@@ -33,7 +33,7 @@ pub(super) fn userfaultfd(thread: &mut Thread, [flags, ..]: [usize; 6]) -> Answe
     }
     memory::admit()?;
     let memory = memory::current().ok_or(Errno::ESRCH)?;
-    let queue = Arc::new(Queue::new(PAGE, flags & USER_MODE_ONLY != 0));
+    let queue = Arc::new(Queue::new(flags & USER_MODE_ONLY != 0));
     let file = Arc::new(WatcherFile { queue, memory: Arc::downgrade(&memory) });
     let open = described(file, flags & abi::O_NONBLOCK);
     let is_private = flags & abi::O_CLOEXEC != 0;
@@ -226,8 +226,10 @@ impl WatcherFile {
             let part = area.span.intersect(span);
             mm().spaces().watch(memory.space(), part, Some(watch)).map_err(errno)?;
         }
-        let answers = [Request::Wake, Request::Copy, Request::Zero, Request::Poison, Request::Move];
-        let answers = bits(&answers);
+        let mut answers = bits(&[Request::Wake, Request::Copy, Request::Poison]);
+        if areas().all(|area| reserved::of_area(&area).is_none()) {
+            answers |= bits(&[Request::Zero, Request::Move]);
+        }
         let minor = if mode.contains(Mode::MINOR) { Request::Continue.bit() } else { 0 };
         let write = if mode.contains(Mode::PROTECTED) { Request::Protect.bit() } else { 0 };
         told.put(answers | minor | write)?;
@@ -279,7 +281,7 @@ impl WatcherFile {
     ///
     /// # Errors
     /// `EAGAIN` where only a part was mapped; `EEXIST` where a page is there, `ENOENT` where none
-    /// watches, `EFAULT` without content, `ENOMEM`.
+    /// watches, `EFAULT` without content, `EINVAL` for zeroes in reserved folios, `ENOMEM`.
     fn answer(
         &self,
         range: Range,
@@ -292,6 +294,11 @@ impl WatcherFile {
         let watched = |area: Area| area.flags.contains(AreaFlags::WATCH_WRITE);
         if then.protects && !mm().spaces().areas(memory.space(), pages(range)).all(watched) {
             return Err(Errno::EINVAL);
+        }
+        let is_reserved = |area: Area| reserved::of_area(&area).is_some();
+        let mut areas = mm().spaces().areas(memory.space(), pages(range));
+        if matches!(given, Given::Zeroes) && areas.any(is_reserved) {
+            return told.fail(Errno::EINVAL);
         }
         let done = memory.answer(pages(range), given, shield);
         self.conclude(range, then, done, told)
@@ -353,12 +360,13 @@ impl WatcherFile {
 
 /// Whether an area may be watched so.
 fn may_watch(area: &Area, watch: Watch) -> Result<()> {
+    let is_reserved = reserved::of_area(area).is_some();
     let in_memory = |id| mm().files().get(id).and_then(|file| file.store()) == Some(Store::Memory);
     let fits = match area.backing {
         Backing::Anon => !watch.events.contains(WatchFor::MINOR),
         Backing::File { id, .. } => {
             let shared = area.flags.contains(AreaFlags::SHARED);
-            in_memory(id) && (shared || !watch.events.contains(WatchFor::WRITE))
+            is_reserved || in_memory(id) && (shared || !watch.events.contains(WatchFor::WRITE))
         }
         Backing::Frames { .. } => false,
     };

@@ -4,14 +4,14 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use quire::space::{WatchFor, Watched, Watcher};
-use quire::units::{Access, PageSpan, Vpn};
+use quire::units::{Access, Order, PageSpan, Vpn};
 use quire::{Answer, Answered, Error, Shield, Stop};
 use quire_linux::watch::{Features, Flags, Queue, Told};
 use quire_linux::{Errno, Result, Wake};
 use spin::mutex::SpinMutex;
 
 use super::space::ALL;
-use super::{Memory, errno, lend, mm, shrink};
+use super::{Memory, PAGE_SHIFT, errno, lend, mm, reserved, shrink};
 
 /// The queue of each watcher, at its number less one.
 pub(super) type Watchers = SpinMutex<Vec<Weak<Queue>>>;
@@ -94,8 +94,15 @@ impl Memory {
         flags.set(Flags::WRITE, event.access == Access::Write);
         flags.set(Flags::MINOR, event.event == WatchFor::MINOR);
         flags.set(Flags::PROTECTED, event.event == WatchFor::WRITE);
-        queue.tell(Told { address, flags, tid }, who)?;
+        queue.tell(Told { address, unit: self.unit_at(event.page), flags, tid }, who)?;
         Ok(Waits::Sleeps)
+    }
+
+    /// How many bytes are mapped at once at `page`: a page, or a reserved folio.
+    fn unit_at(&self, page: Vpn) -> u64 {
+        let mut areas = mm().spaces().areas(self.space(), PageSpan::block(page, Order::ZERO));
+        let order = areas.find_map(|area| reserved::of_area(&area));
+        order.unwrap_or_default().bytes(PAGE_SHIFT)
     }
 
     /// Whether the watcher of `event` answers for the kernel's own copies.

@@ -82,7 +82,7 @@ fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
     let Some(info) = mm().frame_info(frame) else { return unknown(left) };
     let FrameUse::Folio(counts) = info.used else { return unknown(1) };
     // A folio with a copy on a swap device is no file's.
-    let is_file = matches!(info.store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite));
+    let is_file = matches!(info.store, Some(store) if store != Store::Swap);
     let pages = info.order.pages();
     let count = info.head.add(pages).offset_from(frame).min(left);
     // An exclusive page needs no map count, which may lag behind the tables; a file's page may be

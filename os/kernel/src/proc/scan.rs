@@ -14,7 +14,7 @@ use super::pagemap::pieces_of;
 use super::process::Subject;
 use super::thp::BLOCK;
 use crate::isa;
-use crate::memory::{Memory, PAGE, mm, user};
+use crate::memory::{Memory, PAGE, PAGE_SHIFT, mm, reserved, user};
 
 /// Regions of one batch.
 const BATCH: u64 = 256;
@@ -90,7 +90,9 @@ fn look(
 fn look_at(memory: &Memory, area: &Area, part: PageSpan, regions: &mut Regions<'_>) {
     let has = |is_so, what| if is_so { what } else { Category::empty() };
     let may_protect = area.flags.contains(AreaFlags::WATCH_ASYNC);
-    let all = has(may_protect, Category::MAY_PROTECT);
+    let whole = reserved::of_area(area);
+    regions.set_unit(whole.unwrap_or_default().bytes(PAGE_SHIFT));
+    let all = has(may_protect, Category::MAY_PROTECT) | has(whole.is_some(), Category::HUGE);
     let mut add = |pages: PageSpan, what| {
         regions.add(pages.start.get() * PAGE, pages.end.get() * PAGE, all | what);
     };

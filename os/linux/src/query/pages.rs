@@ -141,6 +141,7 @@ impl PageScan {
 pub struct Regions<'s> {
     scan: &'s PageScan,
     page_bytes: u64,
+    unit: u64,
     found: Vec<Region>,
     room: usize,
     pages: u64,
@@ -155,7 +156,12 @@ impl<'s> Regions<'s> {
     pub fn new(scan: &'s PageScan, room: usize, pages: u64, page_bytes: u64) -> Result<Self> {
         let mut found = Vec::new();
         found.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
-        Ok(Self { scan, page_bytes, found, room, pages, end: None })
+        Ok(Self { scan, page_bytes, unit: page_bytes, found, room, pages, end: None })
+    }
+
+    /// What is added from now on is protected in whole units of so many bytes, a power of two.
+    pub fn set_unit(&mut self, bytes: u64) {
+        self.unit = bytes;
     }
 
     /// Takes the bytes from `start` to `end`, whole pages behind all those before, which are
@@ -169,7 +175,15 @@ impl<'s> Regions<'s> {
             return;
         }
         let count = ((end - start) / self.page_bytes).min(self.pages);
-        let stop = start + count * self.page_bytes;
+        let stop = match self.scan.protects() {
+            true => self.whole(start, start + count * self.page_bytes),
+            false => start + count * self.page_bytes,
+        };
+        if stop == start {
+            (self.end, self.pages) = (Some(start), 0);
+            return;
+        }
+        let count = (stop - start) / self.page_bytes;
         let categories = page.bits() & self.scan.returned;
         let has_room = self.found.len() < self.room;
         match self.found.last_mut() {
@@ -189,8 +203,13 @@ impl<'s> Regions<'s> {
         }
         self.pages -= count;
         if stop < end {
-            self.end = Some(stop);
+            (self.end, self.pages) = (Some(stop), 0);
         }
+    }
+
+    /// The end of the whole units of `start` to `end`, if one begins there.
+    fn whole(&self, start: u64, end: u64) -> u64 {
+        if start.is_multiple_of(self.unit) { end & !(self.unit - 1) } else { start }
     }
 
     /// The result.
@@ -265,6 +284,23 @@ mod tests {
         assert_eq!(regions(&few, 8, &[8, 4, 8, 4]).1, None, "nothing more matches");
         let nowhere = scan(|scan| (scan.vec, scan.vec_len, scan.max_pages) = (0, 0, 3)).unwrap();
         assert_eq!(regions(&nowhere, 0, &pages), (vec![], Some(3)));
+    }
+
+    #[test]
+    fn what_is_protected_in_units_is_cut_between_them() {
+        let few = scan(|scan| (scan.flags, scan.max_pages) = (1, 11)).unwrap();
+        let take = |start: u64, end: u64| {
+            let mut all = Regions::new(&few, 8, few.most_pages(), PAGE).unwrap();
+            all.set_unit(4 * PAGE);
+            all.add(start * PAGE, end * PAGE, Category::PRESENT);
+            let found = all.found().first().map(|it| (it.start / PAGE, it.end / PAGE));
+            (found, all.end().map(|end| end / PAGE), all.pages())
+        };
+        assert_eq!(take(4, 12), (Some((4, 12)), None, 3));
+        assert_eq!(take(4, 24), (Some((4, 12)), Some(12), 0));
+        assert_eq!(take(4, 11), (Some((4, 8)), Some(8), 0));
+        assert_eq!(take(5, 16), (None, Some(5), 0));
+        assert_eq!(take(4, 7), (None, Some(4), 0));
     }
 
     #[test]

@@ -18,7 +18,9 @@ bitflags! {
         const REMAP = 1 << 2;
         /// Pages whose content goes are told.
         const REMOVE = 1 << 3;
-        /// Missing pages of files in memory are events.
+        /// Missing pages of reserved folios are events.
+        const MISSING_RESERVED = 1 << 4;
+        /// So are those of files in memory.
         const MISSING_SHARED = 1 << 5;
         /// Pages that are unmapped are told.
         const UNMAP = 1 << 6;
@@ -26,11 +28,13 @@ bitflags! {
         const SIGBUS = 1 << 7;
         /// Messages name the thread.
         const THREAD_ID = 1 << 8;
-        /// Pages that a file in memory has and the area does not map are events.
+        /// Pages that a file of reserved folios has and the area does not map are events.
+        const MINOR_RESERVED = 1 << 9;
+        /// So are those of files in memory.
         const MINOR_SHARED = 1 << 10;
         /// Messages have the address to the byte.
         const EXACT_ADDRESS = 1 << 11;
-        /// So are those of files in memory.
+        /// Writes to protected pages of files in memory are events.
         const PROTECTED_SHARED = 1 << 12;
         /// Absent pages can be protected.
         const PROTECT_ABSENT = 1 << 13;

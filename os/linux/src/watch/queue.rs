@@ -30,6 +30,8 @@ bitflags! {
 pub struct Told {
     /// Its address.
     pub address: u64,
+    /// How many bytes are mapped at once there, a power of two.
+    pub unit: u64,
     /// Its kind.
     pub flags: Flags,
     /// The thread.
@@ -52,7 +54,6 @@ pub struct Queue {
     /// The changes that were not read, the oldest first; `None` once the watcher has ended.
     notices: SpinMutex<Option<Vec<Arc<Notice>>>>,
     readers: Waiters,
-    page_bytes: u64,
     /// It is not told of faults of the kernel's own copies.
     users_only: bool,
 }
@@ -80,13 +81,12 @@ fn message(event: u8, words: [u64; 3]) -> [u8; MESSAGE] {
 impl Queue {
     /// A queue without faults; with `users_only`, of none of the kernel's own copies.
     #[must_use]
-    pub const fn new(page_bytes: u64, users_only: bool) -> Self {
+    pub const fn new(users_only: bool) -> Self {
         Self {
             features: AtomicU64::new(UNSET),
             sleepers: SpinMutex::new(Vec::new()),
             notices: SpinMutex::new(Some(Vec::new())),
             readers: Waiters::new(),
-            page_bytes,
             users_only,
         }
     }
@@ -95,7 +95,7 @@ impl Queue {
     #[must_use]
     pub fn another(&self) -> Self {
         let features = AtomicU64::new(self.features.load(Ordering::Acquire));
-        Self { features, ..Self::new(self.page_bytes, self.users_only) }
+        Self { features, ..Self::new(self.users_only) }
     }
 
     /// Whether it is told of faults of the kernel's own copies.
@@ -287,7 +287,7 @@ impl Queue {
     fn message(&self, told: Told, features: Features) -> [u8; MESSAGE] {
         let address = match features.contains(Features::EXACT_ADDRESS) {
             true => told.address,
-            false => told.address & !(self.page_bytes - 1),
+            false => told.address & !(told.unit - 1),
         };
         let tid = if features.contains(Features::THREAD_ID) { told.tid } else { 0 };
         message(FAULT, [told.flags.bits(), address, tid.into()])
@@ -343,17 +343,17 @@ mod tests {
     }
 
     fn told(address: u64, tid: u32) -> Told {
-        Told { address, flags: Flags::WRITE, tid }
+        Told { address, unit: 4096, flags: Flags::WRITE, tid }
     }
 
     #[test]
     fn d8_features_are_chosen_once_and_only_those_that_exist() {
-        let queue = Queue::new(4096, false);
+        let queue = Queue::new(false);
         assert_eq!(queue.features(), Err(Errno::EINVAL));
         assert_eq!(queue.readiness(), PollEvents::ERR);
         assert_eq!(read(&queue, 32), Err(Errno::EINVAL.into()));
         assert_eq!(queue.choose(0xab, 0), Err(Errno::EINVAL));
-        assert_eq!(queue.choose(0xaa, 1 << 4), Err(Errno::EINVAL));
+        assert_eq!(queue.choose(0xaa, 1 << 17), Err(Errno::EINVAL));
         assert_eq!(queue.choose(0xaa, 1 << 8), Ok(()));
         assert_eq!(queue.choose(0xaa, 1 << 8), Err(Errno::EINVAL));
         assert_eq!(queue.features(), Ok(Features::THREAD_ID));
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn d8_a_fault_is_told_once_and_its_thread_is_woken_with_its_page() {
-        let queue = Queue::new(4096, false);
+        let queue = Queue::new(false);
         queue.choose(0xaa, (Features::THREAD_ID | Features::SIGBUS).bits()).unwrap();
         let own = [Arc::new(Count::default()), Arc::new(Count::default())];
         let who: [Arc<dyn Wake>; 2] = [own[0].clone(), own[1].clone()];
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn d8_a_change_is_told_after_the_faults_and_its_thread_goes_on_then() {
-        let queue = Queue::new(4096, false);
+        let queue = Queue::new(false);
         queue.choose(0xaa, 0).unwrap();
         let own = Arc::new(Count::default());
         let who: Arc<dyn Wake> = own.clone();
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn d8_a_thread_that_does_not_wait_any_more_is_not_told() {
-        let queue = Queue::new(4096, false);
+        let queue = Queue::new(false);
         queue.choose(0xaa, Features::EXACT_ADDRESS.bits()).unwrap();
         let who: Arc<dyn Wake> = Arc::new(Count::default());
         queue.tell(told(0x5123, 7), &who).unwrap();
