@@ -268,6 +268,30 @@ static const char *written_pages(void)
     return NULL;
 }
 
+/* The same in a private mapping of a file, with and without copies of its pages. */
+static const char *written_file_pages(void)
+{
+    int fd = watcher(UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED);
+    int file = memfd_create("pages", 0);
+    CHECK(fd >= 0 && file >= 0 && ftruncate(file, PAGES * PAGE) == 0);
+    char *p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    struct region found[8];
+    CHECK(p != MAP_FAILED && pwrite(file, "abc", 3, 3 * PAGE) == 3);
+    p[10 * PAGE] = 1;
+    CHECK(watch(fd, p, PAGES, UFFDIO_REGISTER_MODE_WP) == 0);
+    CHECK(scan_for(p, SCAN_PROTECT | SCAN_MUST_PROTECT, 0, found, 8) >= 1);
+    CHECK(scan_for(p, 0, WRITTEN, found, 8) == 0);
+    CHECK(p[3 * PAGE] == 'a' && p[10 * PAGE] == 1);
+    CHECK(scan_for(p, 0, WRITTEN, found, 8) == 0);
+    p[3 * PAGE] = p[10 * PAGE] = 5;
+    CHECK(scan_for(p, SCAN_PROTECT, WRITTEN, found, 8) == 2);
+    CHECK(found[0].start == (__u64)(p + 3 * PAGE) && found[1].start == (__u64)(p + 10 * PAGE));
+    CHECK(p[3 * PAGE + 1] == 'b' && scan_for(p, 0, WRITTEN, found, 8) == 0);
+    CHECK(madvise(p, PAGES * PAGE, MADV_DONTNEED) == 0 && p[3 * PAGE] == 'a');
+    CHECK(scan_for(p, 0, WRITTEN, found, 8) == 0);
+    return NULL;
+}
+
 const struct abi_case protected_cases[] = {
     {"userfaultfd UFFDIO_WRITEPROTECT", writes_are_told},
     {"userfaultfd and calls that write", calls_wait},
@@ -275,5 +299,6 @@ const struct abi_case protected_cases[] = {
     {"userfaultfd UFFDIO_COPY_MODE_WP and UFFDIO_POISON", answers},
     {"userfaultfd UFFDIO_WRITEPROTECT of shared memory", shared_memory},
     {"userfaultfd with UFFD_FEATURE_WP_ASYNC", written_pages},
+    {"userfaultfd with UFFD_FEATURE_WP_ASYNC of a private file", written_file_pages},
     {NULL, NULL},
 };

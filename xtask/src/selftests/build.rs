@@ -24,7 +24,7 @@ case \"$1\" in cow|khugepaged|process_madv|guard-regions)
 /bin/busybox mkswap /dev/ram0 >/dev/null && /bin/busybox swapon /dev/ram0 ;;
 hugetlb_fault_after_madv|hugetlb_madv_vs_map)
 echo 1 >/proc/sys/vm/nr_hugepages ;;
-huge*|map_huge*|thuge*|pagemap_ioctl)
+huge*|map_huge*|thuge*|pagemap_ioctl|uffd-*)
 echo 128 >/proc/sys/vm/nr_hugepages ;;
 esac
 cd /tests

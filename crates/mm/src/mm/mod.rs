@@ -27,6 +27,8 @@ mod reserved_tests;
 mod reserved_cases;
 #[cfg(all(test, not(loom), feature = "watch", feature = "files", feature = "check"))]
 mod reserved_watch_tests;
+#[cfg(all(test, not(loom), feature = "watch", feature = "files", feature = "check"))]
+mod watched_file_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod migrate_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]

@@ -22,18 +22,18 @@ use crate::{Answer, Error, Mm, Need, Parts, Shield, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
-const START: Vpn = Vpn::new(4096);
-const PAGES: u64 = 96;
+pub(super) const START: Vpn = Vpn::new(4096);
+pub(super) const PAGES: u64 = 96;
 
 /// A system, a space, and a file in memory.
-struct Scene<'t, 'r> {
-    machine: &'t Machine<'r>,
-    mm: &'t MachineMm<'t, 'r>,
-    space: &'t Space<X86_64>,
-    file: FileId,
+pub(super) struct Scene<'t, 'r> {
+    pub(super) machine: &'t Machine<'r>,
+    pub(super) mm: &'t MachineMm<'t, 'r>,
+    pub(super) space: &'t Space<X86_64>,
+    pub(super) file: FileId,
 }
 
-fn with(test: impl FnOnce(&Scene<'_, '_>)) {
+pub(super) fn with(test: impl FnOnce(&Scene<'_, '_>)) {
     let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
     let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
@@ -56,11 +56,11 @@ fn with(test: impl FnOnce(&Scene<'_, '_>)) {
     assert_eq!(mm.allocator().free_frames(), free);
 }
 
-fn span(start: u64, end: u64) -> PageSpan {
+pub(super) fn span(start: u64, end: u64) -> PageSpan {
     PageSpan::new(START.add(start), START.add(end))
 }
 
-fn watch(events: WatchFor) -> Option<Watch> {
+pub(super) fn watch(events: WatchFor) -> Option<Watch> {
     Watcher::new(7).map(|watcher| Watch { watcher, events })
 }
 

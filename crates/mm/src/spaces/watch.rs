@@ -17,12 +17,10 @@ use quire_units::{Access, Order, PageSpan, Vpn};
 use super::Spaces;
 use super::outcome::{Answered, Resolved, Shield};
 use crate::base::{Base, Error, Stop};
-#[cfg(feature = "files")]
-use crate::cache::File;
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, FilePage, Plan, decide};
 use crate::limits::FAULT_TRIES;
-use crate::space::{Area, AreaFlags, Backing, Ever, FileId, Space, View, Watch, WatchFor};
+use crate::space::{Area, AreaFlags, Backing, Ever, Space, View, Watch, WatchFor};
 
 /// The content of the pages that a watcher maps.
 #[non_exhaustive]
@@ -80,7 +78,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     /// [`Error::Invalid`] also where an area cannot have the event: one that shows
     /// [frames](Self::map_frames) has none, [`WatchFor::MINOR`] is for files, [`WatchFor::WRITE`]
-    /// for anonymous ones, shared ones of files in memory, and those of reserved folios, and
+    /// for all but shared areas without a file, and
     /// [`WatchFor::ASYNC`] goes with that; both are behind the feature `watch`.
     pub fn watch(
         &self,
@@ -102,9 +100,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                     !events.intersects(WatchFor::MINOR | WatchFor::WRITE)
                 }
                 Backing::Anon => !events.contains(WatchFor::MINOR),
-                Backing::File { id, .. } => {
-                    !events.contains(WatchFor::WRITE) || self.is_shieldable(area, id)
-                }
+                Backing::File { .. } => true,
                 Backing::Frames { .. } => watch.is_none(),
             };
             match fits {
@@ -116,19 +112,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             self.unshield_all(space, [span].into_iter());
         }
         Ok(())
-    }
-
-    /// Whether the pages of an area that shows a file can be protected.
-    #[cfg(feature = "files")]
-    fn is_shieldable(&self, area: &Area, id: FileId) -> bool {
-        let is_shared = area.flags.contains(AreaFlags::SHARED);
-        let shieldable = |file: &File| file.whole().is_some() || is_shared && file.is_memory();
-        self.base.file(id).is_some_and(shieldable)
-    }
-
-    #[cfg(not(feature = "files"))]
-    fn is_shieldable(&self, _: &Area, _: FileId) -> bool {
-        false
     }
 
     /// Whether an area of the space was ever watched.

@@ -7,7 +7,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 use super::visit::{Found, Step};
 use super::word::{WATCHED, is_foreign};
 use super::{Gather, Locked, Marks, Place, Run, Tables, What};
-use crate::folio::{Folio, FolioFlags, Folios};
+use crate::folio::{Folio, Folios};
 
 /// How far a [`take`](Tables::take) came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,8 @@ pub enum Taking {
     All,
     /// Leaves and swap entries: the area stays, and its guards do.
     Content,
+    /// The same in areas of files, where the protection of pages for a watcher stays as well.
+    Shown,
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
@@ -80,7 +82,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 let taken = found.table.take_folios(found.run, frame, gather, such);
                 #[cfg(feature = "watch")]
                 if attrs.contains(WATCHED) {
-                    found.keep_shield();
+                    found.keep_shield(found.pages);
                 }
                 // Frames that are no folio are passed.
                 let done = taken == found.pages.count() || !gather.is_full();
@@ -131,7 +133,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     #[inline(always)]
     fn take(&self, what: Taking, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
         let (table, run, pages) = (self.table, &*self.run, self.pages);
-        let stays = |marks: Marks| what == Taking::Content && marks.stay();
+        let stays = |marks: Marks| what != Taking::All && marks.stay();
         let taken = match run.what {
             What::Marker(marks) if stays(marks) => return Step::Next,
             _ if self.is_cut() => {
@@ -143,7 +145,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
             }
             What::Leaf { frame, attrs, .. } => {
                 let shielded = cfg!(feature = "watch") && attrs.contains(WATCHED);
-                if shielded && what == Taking::Content {
+                if shielded && what == Taking::Shown {
                     return self.take_shielded(frame, gather, took);
                 }
                 let lone = match run.count {
@@ -168,20 +170,14 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         if taken < pages.count() { Step::Stop(pages.start.add(taken)) } else { Step::Next }
     }
 
-    /// Takes leaves that wait for a watcher. Where their content is a file's it stays, and so does
-    /// their protection, as markers.
+    /// Takes leaves that wait for a watcher. Markers keep their protection.
     #[cold]
     #[inline(never)]
     fn take_shielded(&self, frame: Pfn, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
         let (table, run, pages) = (self.table, &*self.run, self.pages);
-        let folios = Folios::new(table.tables.meta);
-        let is_file = |folio| folios.known(folio).0.contains(FolioFlags::CACHED);
-        let stay = folios.of(frame).is_some_and(is_file);
         let taken = table.take_folios(run, frame, gather, |_| true);
         #[cfg(feature = "watch")]
-        if stay {
-            self.keep_shield();
-        }
+        self.keep_shield(pages);
         took.entries += taken >> table.unit().get();
         match taken {
             0 if gather.is_full() => Step::Stop(pages.start),
@@ -189,12 +185,12 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         }
     }
 
-    /// The pages of the run that were taken wait for their watcher as before: markers say so.
+    /// Those of `pages` that were taken wait for their watcher as before: markers say so.
     #[cfg(feature = "watch")]
-    fn keep_shield(&self) {
-        let (table, mut at) = (self.table, self.pages.start);
-        while at < self.pages.end {
-            let (run, end) = table.run_in(at, self.pages.end);
+    fn keep_shield(&self, pages: PageSpan) {
+        let (table, mut at) = (self.table, pages.start);
+        while at < pages.end {
+            let (run, end) = table.run_in(at, pages.end);
             if run.what == What::Absent {
                 let entries = table.entries(PageSpan::new(at, end));
                 table.mark(entries.start, entries.len(), Marks::watched(at, true));

@@ -361,13 +361,13 @@ impl WatcherFile {
 /// Whether an area may be watched so.
 fn may_watch(area: &Area, watch: Watch) -> Result<()> {
     let is_reserved = reserved::of_area(area).is_some();
+    // No watcher is told of these, so that any file can have them.
+    let notes = WatchFor::WRITE | WatchFor::ASYNC;
+    let notes_only = watch.events - WatchFor::MOVED - WatchFor::FORKED == notes;
     let in_memory = |id| mm().files().get(id).and_then(|file| file.store()) == Some(Store::Memory);
     let fits = match area.backing {
         Backing::Anon => !watch.events.contains(WatchFor::MINOR),
-        Backing::File { id, .. } => {
-            let shared = area.flags.contains(AreaFlags::SHARED);
-            is_reserved || in_memory(id) && (shared || !watch.events.contains(WatchFor::WRITE))
-        }
+        Backing::File { id, .. } => is_reserved || in_memory(id) || notes_only,
         Backing::Frames { .. } => false,
     };
     if !fits {
