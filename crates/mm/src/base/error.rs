@@ -21,6 +21,8 @@ pub enum Error {
     Exists(Area),
     /// The page is there already.
     Present(Vpn),
+    /// Other CPUs change the page each time that the call looks: try again.
+    Busy(Vpn),
     /// No free stretch has this many pages.
     NoRoom(u64),
     /// No area holds this page.
@@ -104,6 +106,7 @@ impl Error {
             }
             Error::Invalid | Error::NotForeign(_) | Error::NoMemoryType(_) => Errno::EINVAL,
             Error::Exists(_) | Error::Present(_) => Errno::EEXIST,
+            Error::Busy(_) => Errno::EAGAIN,
             Error::Denied(..) | Error::Guarded(_) | Error::Marked(..) | Error::Missing(_) => {
                 Errno::EFAULT
             }
@@ -147,6 +150,7 @@ impl fmt::Display for Error {
             Error::Exists(area) => MapError::Exists(*area).fmt(f),
             Error::NoRoom(pages) => MapError::NoRoom(*pages).fmt(f),
             Error::Present(page) => write!(f, "{page} is there already"),
+            Error::Busy(page) => write!(f, "{page} changes all the time"),
             Error::NoArea(page) => write!(f, "no area holds {page}"),
             Error::Denied(page, access, prot) => {
                 write!(f, "{access:?} at {page}: its area allows {prot:?}")

@@ -86,12 +86,14 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             let done = self.fill_reserved(view, fault, order, Access::Read, content)?;
             return Ok(Whole::Own(done.map(|_| block)));
         }
-        if !self.index.find(fault.at).0.has_content()
-            && self.bring_reserved(fault.at, order, content)?
-        {
-            return Ok(Whole::Cached(FilePages::block(fault.at, order)));
+        if self.index.find(fault.at).0.has_content() {
+            return Err(Error::Present(fault.page).into());
         }
-        Err(Error::Present(fault.page).into())
+        Ok(match self.bring_reserved(fault.at, order, content)? {
+            true => Whole::Cached(FilePages::block(fault.at, order)),
+            // Another CPU has brought it, or reads from where this one would.
+            false => Whole::Own(None),
+        })
     }
 }
 
@@ -99,7 +101,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
 enum Whole {
     /// These pages of the file are in memory now.
     Cached(FilePages),
-    /// These pages of a private area are mapped now; `None` when a change interfered.
+    /// These pages of a private area are mapped now; `None` when it must be decided anew.
     Own(Option<PageSpan>),
 }
 
@@ -112,6 +114,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ///
     /// [`Answered::end`] has the reason why not all pages were mapped: [`Error::Present`] at a page
     /// that the space, or for another answer than [`Cached`](Answer::Cached) its file, has;
+    /// [`Error::Busy`] at one that another CPU is about to fill;
     /// [`Error::NoArea`] at one that is not watched; [`Error::Missing`] where the
     /// file has no such page, or the function could not write the content;
     /// [`Error::Invalid`] for pages that programs may not map, and where the area shows a file that

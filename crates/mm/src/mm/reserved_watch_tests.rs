@@ -425,3 +425,36 @@ fn a9_d8_a_marker_for_more_than_a_folio_is_divided_at_folios() {
         });
     }
 }
+
+/// While a watcher writes a folio's content, another answer for it is told neither that it is
+/// there nor that it is not: the source of the first may not go yet.
+#[test]
+fn a9_d8_an_answer_beside_one_under_way_is_busy() {
+    with::<X86_64>(Config::x86_64(), 9, |scene| {
+        let mut life = Life::new(scene, WatchFor::MISSING | WatchFor::WRITE);
+        for block in [3, BLOCKS + 3] {
+            let span = scene.block(block);
+            let other =
+                || scene.mm.files().answer(&life.space, span, &mut Answer::Zeroes, Shield::Off);
+            let within = &mut |_: PageSpan, run: &FrameRun| {
+                let done = other();
+                assert_eq!((done.pages, done.end), (0, Err(Error::Busy(span.start).into())));
+                scene
+                    .machine
+                    .ram()
+                    .words(run)
+                    .iter()
+                    .for_each(|word| word.store(0, Ordering::Relaxed));
+                true
+            };
+            let done =
+                scene.mm.files().answer(&life.space, span, &mut Answer::Copy(within), Shield::Off);
+            assert_eq!((done.pages, done.end), (span.count(), Ok(())));
+            assert_eq!(other().end, Err(Error::Present(span.start).into()));
+            life.blocks[block as usize] =
+                Block { words: Some([0; 16]), mapped: true, shielded: false };
+        }
+        life.compare();
+        life.end();
+    });
+}

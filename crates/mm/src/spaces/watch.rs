@@ -154,7 +154,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             match self.answer_first(&view, left, (&mut *answer, shield), &mut taken, show) {
                 Ok(Some(done)) => (at, tries) = (done.end.max(at), 0),
                 Ok(None) if tries < FAULT_TRIES => tries += 1,
-                Ok(None) => end = Err(Error::Present(at).into()),
+                Ok(None) => end = Err(Error::Busy(at).into()),
                 Err(stop) => end = Err(stop),
             }
         }

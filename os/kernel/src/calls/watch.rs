@@ -139,11 +139,11 @@ impl Object for WatcherFile {
                     let ahead = pages.start.get() * PAGE - range.start;
                     user::read_frames(from + ahead, run).is_ok()
                 };
-                self.answer(range, then, &mut Given::Copy(copy), told)
+                self.answer(who, range, then, &mut Given::Copy(copy), told)
             }
-            Ask::Zero(range, then) => self.answer(range, then, &mut Given::Zeroes, told),
-            Ask::Continue(range, then) => self.answer(range, then, &mut Given::Cached, told),
-            Ask::Poison(range, then) => self.answer(range, then, &mut Given::Poison, told),
+            Ask::Zero(range, then) => self.answer(who, range, then, &mut Given::Zeroes, told),
+            Ask::Continue(range, then) => self.answer(who, range, then, &mut Given::Cached, told),
+            Ask::Poison(range, then) => self.answer(who, range, then, &mut Given::Poison, told),
             Ask::Move(range, from, holes, then) => self.take_over(range, from, holes, then, told),
         }
     }
@@ -284,6 +284,7 @@ impl WatcherFile {
     /// watches, `EFAULT` without content, `EINVAL` for zeroes in reserved folios, `ENOMEM`.
     fn answer(
         &self,
+        who: &Caller<'_>,
         range: Range,
         then: Then,
         given: &mut Given<'_>,
@@ -301,6 +302,11 @@ impl WatcherFile {
             return told.fail(Errno::EINVAL);
         }
         let done = memory.answer(pages(range), given, shield);
+        if let (0, Err(Halt::Refuse(Error::Busy(_)))) = (done.pages, done.end) {
+            // Another thread is about to fill the page: after it has run, this call is made again.
+            who.wake.wake();
+            return Err(Errno::BLOCKED);
+        }
         self.conclude(range, then, done, told)
     }
 
