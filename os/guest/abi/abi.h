@@ -23,7 +23,8 @@ extern const struct abi_case file_cases[], path_cases[], poll_cases[], map_cases
     futex_cases[], time_cases[], id_cases[], fault_cases[], guard_cases[],
     group_cases[], query_cases[], swap_cases[], other_cases[], user_cases[],
     event_cases[], segment_cases[], error_cases[], watched_cases[], protected_cases[], changed_cases[],
-    reserved_cases[], socket_cases[], vdso_cases[];
+    reserved_cases[], socket_cases[], vdso_cases[], hole_cases[],
+    limit_cases[];
 
 /* The text of a failed condition; for CHECK and FAILS. */
 const char *why(int line, const char *what, long result, int wanted_errno);

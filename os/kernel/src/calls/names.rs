@@ -7,7 +7,7 @@ use linux_raw_sys::general as abi;
 use quire_linux::files::{PATH_MAX, SetTime};
 use quire_linux::{Errno, Result};
 
-use super::files::answer;
+use super::files::{answer, report_size};
 use super::pieces::Pieces;
 use crate::memory::{PAGE, user};
 use crate::task::tree::with_calls;
@@ -183,7 +183,9 @@ fn set_times(
 
 pub(super) fn truncate(thread: &mut Thread, [name, length, ..]: [usize; 6]) -> Answer {
     let name = path(name)?;
-    done!(thread, |calls| calls.truncate(&name, length as i64))
+    let done = with_calls(thread, |calls| calls.truncate(&name, length as i64));
+    report_size(thread, done.err(), done)?;
+    Ok(0)
 }
 
 /// It has no flags; `faccessat2` has.

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as abi;
 use quire::space::{AreaFlags, At, Backing, FileId, Request};
 use quire::units::{PageSpan, Prot, Vpn};
-use quire_linux::Errno;
 use quire_linux::files::Reserved;
+use quire_linux::{Errno, Result};
 
 use super::limit::check_limit;
 use super::memory::{is_aligned, own, span};
@@ -192,12 +192,15 @@ pub(super) fn shmctl(thread: &mut Thread, [id, which, place, ..]: [usize; 6]) ->
         command::SET => {
             let [_, uid, gid, _, _, mode] = user::read::<[u32; 6]>(place as u64)?;
             segment.check_owner(&may)?;
+            if uid == u32::MAX || gid == u32::MAX {
+                return Err(Errno::EINVAL.into());
+            }
             let mut state = segment.state.lock();
             (state.uid, state.gid, state.changed) = (uid, gid, time().seconds);
             state.mode = state.mode & !0o777 | mode & 0o777;
         }
         command::LOCK | command::UNLOCK => {
-            segment.check_owner(&may).map_err(|_| Errno::EPERM)?;
+            may_lock(thread, &segment, which == command::LOCK)?;
             // Such memory is not paged out: a lock changes only what is shown.
             let mut state = segment.state.lock();
             let locked = if which == command::LOCK { flag::LOCKED } else { 0 };
@@ -206,6 +209,31 @@ pub(super) fn shmctl(thread: &mut Thread, [id, which, place, ..]: [usize; 6]) ->
         _ => return Err(Errno::EINVAL.into()),
     }
     Ok(0)
+}
+
+/// Whether the caller may lock or unlock a segment: all that it has locked count together.
+///
+/// # Errors
+/// `EPERM` if it is not the caller's, or where no memory may be locked; `ENOMEM` beyond the limit.
+fn may_lock(thread: &Thread, segment: &Segment, locks: bool) -> Result<()> {
+    let may = thread.process().may();
+    if may.can(abi::CAP_IPC_LOCK) {
+        return Ok(());
+    }
+    let user = may.users.effective;
+    let limit = thread.process().limits.soft(abi::RLIMIT_MEMLOCK);
+    let owns = user == segment.creator_uid || user == segment.state.lock().uid;
+    if !owns || locks && limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    let mut pages = segment.bytes.div_ceil(PAGE);
+    segments::each(|_, _, other| {
+        let is_locked = other.state.lock().mode & flag::LOCKED != 0;
+        if other.id != segment.id && is_locked && other.creator_uid == user {
+            pages += other.bytes.div_ceil(PAGE);
+        }
+    });
+    if locks && pages > limit / PAGE { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 /// The highest index that is in use.

@@ -7,7 +7,8 @@ use quire_linux::Errno;
 
 use super::{
     advice, attributes, epoll, exec, files, futex, handle, identity, limit, lock, memory, misc,
-    names, node, other, poll, process, shm, signal, socket, splice, swap, time, timer, watch,
+    names, node, other, poll, present, process, remap, shm, signal, socket, splice, swap, time,
+    timer, watch,
 };
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
@@ -115,10 +116,10 @@ table! {
     __NR_mmap => memory::mmap,
     __NR_munmap => memory::munmap,
     __NR_mprotect => memory::mprotect,
-    __NR_mremap => memory::mremap,
+    __NR_mremap => remap::mremap,
     __NR_brk => memory::brk,
     __NR_madvise => advice::madvise,
-    __NR_mincore => memory::mincore,
+    __NR_mincore => present::mincore,
     __NR_mlock => lock::mlock,
     __NR_mlock2 => lock::mlock2,
     __NR_munlock => lock::munlock,
@@ -130,8 +131,8 @@ table! {
     __NR_get_mempolicy => node::get_mempolicy,
     __NR_migrate_pages => node::migrate_pages,
     __NR_move_pages => node::move_pages,
-    __NR_remap_file_pages => memory::remap_file_pages,
-    __NR_msync => memory::msync,
+    __NR_remap_file_pages => remap::remap_file_pages,
+    __NR_msync => present::msync,
     __NR_membarrier => memory::membarrier,
     __NR_shmget => shm::shmget,
     __NR_shmat => shm::shmat,

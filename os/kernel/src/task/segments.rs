@@ -115,10 +115,10 @@ static TABLE: SpinMutex<BTreeMap<u32, Slot>> = SpinMutex::new(BTreeMap::new());
 /// The segment with this id, and its key; whether it was removed.
 ///
 /// # Errors
-/// `EINVAL`; `EIDRM` when another has its place now.
+/// `EINVAL`, also when another has its place now.
 pub(crate) fn by_id(id: u32) -> Result<(Arc<Segment>, i32, bool)> {
     let (segment, key, is_removed) = by_index(id & ((1 << INDEX_BITS) - 1))?;
-    if segment.id == id { Ok((segment, key, is_removed)) } else { Err(Errno::EIDRM) }
+    if segment.id == id { Ok((segment, key, is_removed)) } else { Err(Errno::EINVAL) }
 }
 
 /// The same for the index alone.

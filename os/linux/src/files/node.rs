@@ -99,7 +99,7 @@ pub struct Meta {
     pub gid: u32,
     /// How many names it has; of a directory, also how many `..` lead to it.
     pub links: u32,
-    /// Last read; only set when asked to.
+    /// Last read, as [`Node::note_access`] notes it.
     pub accessed: Time,
     /// Last change of the contents.
     pub modified: Time,
@@ -368,6 +368,18 @@ impl Node {
         let mut meta = self.meta.lock();
         change(&mut meta);
         meta.changed = now;
+    }
+
+    /// Notes that its contents were read. As with Linux's `relatime`, a time that is later than the
+    /// last change stays for a day.
+    pub(super) fn note_access(&self, now: Time) {
+        const DAY: i64 = 24 * 60 * 60;
+        let mut meta = self.meta.lock();
+        let at = meta.accessed;
+        let is_old = at <= meta.modified || at <= meta.changed || now.seconds - at.seconds >= DAY;
+        if is_old && matches!(self.fixed, Fixed::No) {
+            meta.accessed = now;
+        }
     }
 
     /// Notes that its contents changed.
