@@ -298,7 +298,7 @@ pub(super) fn flock(thread: &mut Thread, [fd, ..]: [usize; 6]) -> Answer {
 
 pub(super) fn ioctl(thread: &mut Thread, [fd, request, argument, ..]: [usize; 6]) -> Answer {
     if request as u32 == watch::NEW && with_calls(thread, |calls| makes_watchers(calls, fd))? {
-        return watch::userfaultfd(thread, [argument, 0, 0, 0, 0, 0]);
+        return watch::make(thread, argument as u32);
     }
     let mut input = Pieces::unchecked(argument, IOCTL_BYTES);
     let mut output = Pieces::unchecked(argument, IOCTL_BYTES);

@@ -12,7 +12,7 @@ use super::limit::{check_data, check_heap, check_limit, has_data_limit, is_data}
 use super::map_file::{self, Shown};
 use super::{guard, lock, told};
 use crate::isa;
-use crate::memory::{Memory, Own, PAGE, PAGE_SHIFT, errno, mm};
+use crate::memory::{ALL, Memory, Own, PAGE, PAGE_SHIFT, commit, errno, mm};
 use crate::task::{Answer, Thread};
 
 /// The memory of the thread that calls.
@@ -86,7 +86,11 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     {
         return Err(Errno::EOPNOTSUPP.into());
     }
+    memory.may_divide()?;
     check_new(thread, &memory, &request)?;
+    if commit::is_promise(request.prot, request.flags, matches!(file, Shown::Zeroes)) {
+        commit::promise(request.pages, request.flags.contains(AreaFlags::NORESERVE))?;
+    }
     let told = match request.at {
         At::Fixed(page) => told::unmapped(&memory, PageSpan::new(page, page.add(request.pages)))?,
         _ => told::Changes::new(),
@@ -100,6 +104,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         Shown::File(file) => map_file::map(&memory, &request, &file, offset as u64)?,
     };
     memory.sweep_shared();
+    let _ = memory.policies.set(placed, None);
     if flags & abi::MAP_POPULATE as usize != 0 {
         let own = !request.flags.contains(AreaFlags::SHARED);
         // As on Linux, a partial population is no error.
@@ -237,10 +242,25 @@ impl MapRequest {
 pub(super) fn munmap(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let span = span(address, bytes).filter(|span| is_aligned(address) && !span.is_empty());
     let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
+    may_cut(&memory, span)?;
     let told = told::unmapped(&memory, span)?;
     mm().unmap(memory.space(), span).map_err(errno)?;
+    // A policy that stays for want of memory is only shown.
+    let _ = memory.policies.set(span, None);
     memory.sweep_shared();
     told::after(thread, told, 0)
+}
+
+/// Whether the process may have one area more, where a change of `span` divides one.
+///
+/// # Errors
+/// `ENOMEM`.
+fn may_cut(memory: &Memory, span: PageSpan) -> Result<()> {
+    memory.may_divide().or_else(|errno| {
+        let area = mm().spaces().areas(memory.space(), span).next();
+        let divides = |area: Area| area.span.start < span.start && span.end < area.span.end;
+        if area.is_some_and(divides) { Err(errno) } else { Ok(()) }
+    })
 }
 
 pub(super) fn mprotect(thread: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -> Answer {
@@ -264,20 +284,35 @@ pub(super) fn mprotect(thread: &mut Thread, [address, bytes, prot, ..]: [usize; 
         span = PageSpan::new(first.span.start, span.end);
     }
     may_protect(thread, &memory, span, prot_rights)?;
-    let Err(whole) = mm().protect(memory.space(), span, prot_rights) else { return Ok(0) };
+    may_cut(&memory, span)?;
+    protect(&memory, span, prot_rights)?;
+    Ok(0)
+}
+
+/// Gives all of `span` these rights, or else the areas before the first hole, or before one that
+/// refuses.
+///
+/// # Errors
+/// `ENOMEM`, `EACCES`, `EPERM`.
+fn protect(memory: &Memory, span: PageSpan, prot: Prot) -> Result<()> {
+    let inside = span.intersect(ALL);
+    let whole = match inside == span {
+        true => mm().protect(memory.space(), span, prot),
+        false => Err(Error::NoArea(inside.end)),
+    };
+    let Err(whole) = whole else { return Ok(()) };
     if !matches!(whole, Error::NoMemory(_)) {
-        // The areas before the one that is refused, or before a hole, have the new rights.
-        let mut next = span.start;
-        for area in mm().spaces().areas(memory.space(), span) {
-            let part = area.span.intersect(span);
+        let mut next = inside.start;
+        for area in mm().spaces().areas(memory.space(), inside) {
+            let part = area.span.intersect(inside);
             if part.start > next {
                 break;
             }
-            mm().protect(memory.space(), part, prot_rights).map_err(errno)?;
+            mm().protect(memory.space(), part, prot).map_err(errno)?;
             next = part.end;
         }
     }
-    Err(errno(whole).into())
+    Err(errno(whole))
 }
 
 /// Whether the restrictions of a process, and its limit of data, allow these rights.
@@ -290,14 +325,17 @@ fn may_protect(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> 
             guard::check(memory, area.prot, prot)?;
         }
     }
-    if !prot.contains(Prot::WRITE) || !has_data_limit(thread) {
+    if !prot.contains(Prot::WRITE) || !has_data_limit(thread) && !commit::is_strict() {
         return Ok(());
     }
     let becomes = |area: &Area| is_data(prot, area.flags) && !is_data(area.prot, area.flags);
     let areas = mm().spaces().areas(memory.space(), span).filter(becomes);
     match areas.map(|area| area.span.intersect(span).count()).sum() {
         0 => Ok(()),
-        more => check_data(thread, memory, more),
+        more => {
+            commit::promise(more, false)?;
+            check_data(thread, memory, more)
+        }
     }
 }
 
@@ -317,6 +355,7 @@ pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
         let checked = check_limit(thread, &memory, more)
             .and_then(|()| check_heap(thread, wanted - heap.start))
             .and_then(|()| check_data(thread, &memory, more))
+            .and_then(|()| commit::promise(more, false))
             .and_then(|()| match locks {
                 true => lock::may_grow(thread, &memory, more),
                 false => Ok(()),
@@ -366,6 +405,7 @@ pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> An
         cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
         cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE,
         cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+        cmd::MEMBARRIER_CMD_GET_REGISTRATIONS,
     ];
     if flags != 0 {
         return Err(Errno::EINVAL.into());
@@ -378,15 +418,21 @@ pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> An
     }
     let memory = own()?;
     let is = |command_: cmd| command == command_ as usize;
-    if is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+    let registered = memory.barriers.load(Ordering::Relaxed);
+    if is(cmd::MEMBARRIER_CMD_GET_REGISTRATIONS) {
+        return Ok(registered as usize);
+    }
+    // The registration for a command, and the commands that register, have the next bit.
+    if is(cmd::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+        || is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
         || is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)
     {
-        memory.has_barriers.store(true, Ordering::Relaxed);
+        memory.barriers.fetch_or(command as u32, Ordering::Relaxed);
         return Ok(0);
     }
     let needs_registration = is(cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
         || is(cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE);
-    if needs_registration && !memory.has_barriers.load(Ordering::Relaxed) {
+    if needs_registration && registered & (command as u32) << 1 == 0 {
         return Err(Errno::EPERM.into());
     }
     let others = quire::units::CpuSet::new();

@@ -5,6 +5,7 @@
 //! from the start. **Next room**: `run`.
 
 mod advice;
+mod cached;
 mod attributes;
 mod epoll;
 mod exec;
@@ -27,6 +28,7 @@ mod poll;
 mod present;
 mod process;
 mod remap;
+mod schedule;
 mod shm;
 mod shown;
 pub(crate) mod signal;

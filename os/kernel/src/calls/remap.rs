@@ -10,7 +10,7 @@ use super::limit::{check_data, check_limit, is_data};
 use super::memory::{is_aligned, own, span};
 use super::{lock, told};
 use crate::isa;
-use crate::memory::{Memory, PAGE, errno, mm};
+use crate::memory::{Memory, PAGE, commit, errno, mm};
 use crate::task::{Answer, Thread};
 
 /// The arguments of `mremap` are checked without a look at memory: a bad flag comes before a bad
@@ -50,6 +50,9 @@ fn may_grow(thread: &Thread, memory: &Memory, area: &Area, more: u64) -> Result<
         lock::may_grow(thread, memory, more)?;
     }
     check_limit(thread, memory, more)?;
+    if commit::is_promise(area.prot, area.flags, false) {
+        commit::promise(more, area.flags.contains(AreaFlags::NORESERVE))?;
+    }
     if is_data(area.prot, area.flags) { check_data(thread, memory, more) } else { Ok(()) }
 }
 
@@ -127,9 +130,17 @@ pub(super) fn remap_file_pages(_: &mut Thread, args: [usize; 6]) -> Answer {
     let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
     let area = mm().spaces().areas(memory.space(), span).next();
     let area = area.filter(|area| area.flags.contains(AreaFlags::SHARED));
-    let area = area.filter(|area| area.span.start <= span.start && span.end <= area.span.end);
     let area = area.ok_or(Errno::EINVAL)?;
     let Backing::File { id, .. } = area.backing else { return Err(Errno::EINVAL.into()) };
+    // All of it shows that file, in the same way.
+    let is_like = |other: Area| match other.backing {
+        Backing::File { id: file, .. } => file == id && other.flags == area.flags,
+        _ => false,
+    };
+    let is_whole = mm().spaces().first_hole(memory.space(), span).is_none();
+    if !is_whole || !mm().spaces().areas(memory.space(), span).all(is_like) {
+        return Err(Errno::EINVAL.into());
+    }
     let keeper = memory.keeper(id.0).ok_or(Errno::EINVAL)?;
     let request = Request {
         pages: span.count(),

@@ -6,9 +6,9 @@ use linux_raw_sys::general as abi;
 use quire_linux::Errno;
 
 use super::{
-    advice, attributes, epoll, exec, files, futex, handle, identity, limit, lock, memory, misc,
-    names, node, other, poll, present, process, remap, shm, signal, socket, splice, swap, time,
-    timer, watch,
+    advice, attributes, cached, epoll, exec, files, futex, handle, identity, limit, lock, memory,
+    misc, names, node, other, poll, present, process, remap, schedule, shm, signal, socket, splice,
+    swap, time, timer, watch,
 };
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
@@ -134,6 +134,12 @@ table! {
     __NR_remap_file_pages => remap::remap_file_pages,
     __NR_msync => present::msync,
     __NR_membarrier => memory::membarrier,
+    __NR_cachestat => cached::cachestat,
+    __NR_readahead => cached::readahead,
+    __NR_sync_file_range => cached::sync_file_range,
+    __NR_set_mempolicy_home_node => node::set_mempolicy_home_node,
+    __NR_pidfd_send_signal => handle::pidfd_send_signal,
+    __NR_get_robust_list => futex::get_robust_list,
     __NR_shmget => shm::shmget,
     __NR_shmat => shm::shmat,
     __NR_shmdt => shm::shmdt,
@@ -201,11 +207,13 @@ table! {
     __NR_personality => attributes::personality,
     __NR_getpriority => attributes::getpriority,
     __NR_setpriority => attributes::setpriority,
-    __NR_sched_getscheduler => attributes::sched_getscheduler,
-    __NR_sched_setscheduler => attributes::sched_setscheduler,
-    __NR_sched_getparam => attributes::sched_getparam,
-    __NR_sched_get_priority_max => attributes::sched_priority_max,
-    __NR_sched_get_priority_min => attributes::sched_priority_min,
+    __NR_sched_getscheduler => schedule::sched_getscheduler,
+    __NR_sched_setscheduler => schedule::sched_setscheduler,
+    __NR_sched_getparam => schedule::sched_getparam,
+    __NR_sched_setparam => schedule::sched_setparam,
+    __NR_sched_rr_get_interval => schedule::sched_rr_get_interval,
+    __NR_sched_get_priority_max => schedule::sched_priority_max,
+    __NR_sched_get_priority_min => schedule::sched_priority_min,
     __NR_pkey_alloc => memory::pkey_alloc,
     __NR_pkey_free => memory::pkey_free,
     __NR_pkey_mprotect => memory::pkey_mprotect,
@@ -237,7 +245,7 @@ table! {
     __NR_setfsgid => identity::setfsgid,
     __NR_capget => identity::capget,
     __NR_capset => identity::capset,
-    __NR_set_robust_list => misc::zero,
+    __NR_set_robust_list => futex::set_robust_list,
     __NR_getxattr => misc::no_attributes,
     __NR_lgetxattr => misc::no_attributes,
     __NR_fgetxattr => misc::no_attributes,
