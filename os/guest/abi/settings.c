@@ -4,6 +4,7 @@
 
 #include <grp.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/utsname.h>
 
 enum { USER = 65534, RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
@@ -133,14 +134,39 @@ static const char *areas(void)
             break;
         last = p;
     }
-    CHECK(errno == ENOMEM || true);
-    CHECK(count > 100 && count <= 200 && munmap(last, PAGE) == 0);
+    CHECK(count > 100 && count <= 201 && munmap(last, PAGE) == 0);
     CHECK(set("vm/max_map_count", old) == 0);
     char *whole = pages(9);
     CHECK(whole != MAP_FAILED && set("vm/max_map_count", "20") == 0);
     FAILS(ENOMEM, munmap(whole + 4 * PAGE, PAGE));
     FAILS(ENOMEM, mprotect(whole + 4 * PAGE, PAGE, PROT_READ));
     CHECK(munmap(whole, 9 * PAGE) == 0 && set("vm/max_map_count", old) == 0);
+    return NULL;
+}
+
+/* The limits of segments of System V, and the id that is asked for. */
+static const char *segments(void)
+{
+    char most[32], number[32], text[32];
+    struct shm_info about;
+    if (!is_own_machine())
+        return NULL;
+    CHECK(get("kernel/shmmax", most, sizeof most) > 0 && set("kernel/shmmax", "8192") == 0);
+    FAILS(EINVAL, shmget(IPC_PRIVATE, 8193, 0600));
+    int first = shmget(IPC_PRIVATE, 8192, 0600);
+    CHECK(first >= 0 && set("kernel/shmmax", most) == 0);
+    CHECK(shmctl(0, SHM_INFO, (void *)&about) >= 0);
+    snprintf(text, sizeof text, "%d", about.used_ids + 1);
+    CHECK(get("kernel/shmmni", number, sizeof number) > 0 && set("kernel/shmmni", text) == 0);
+    int second = shmget(IPC_PRIVATE, PAGE, 0600);
+    CHECK(second >= 0);
+    FAILS(ENOSPC, shmget(IPC_PRIVATE, PAGE, 0600));
+    CHECK(set("kernel/shmmni", number) == 0 && set("kernel/shm_next_id", "65547") == 0);
+    int third = shmget(IPC_PRIVATE, PAGE, 0600);
+    CHECK(third == 65547 && get("kernel/shm_next_id", text, sizeof text) > 0 && text[0] == '-');
+    FAILS(EINVAL, shmat(third, (void *)1, SHM_RND | SHM_REMAP));
+    CHECK(!shmctl(first, IPC_RMID, NULL) && !shmctl(second, IPC_RMID, NULL));
+    CHECK(!shmctl(third, IPC_RMID, NULL));
     return NULL;
 }
 
@@ -160,4 +186,5 @@ const struct abi_case setting_cases[] = {{"setting_saved", saved_and_restored},
                                          {"setting_promises", promises_restores},
                                          {"setting_strict", strict_promises_restores},
                                          {"setting_areas", areas},
+                                         {"setting_segments", segments},
                                          {NULL, NULL}};

@@ -78,6 +78,8 @@ static const char *times_of_a_file(void)
     CHECK(age(fd));
     char *map = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(map != MAP_FAILED && map[0] == 't' && !is_old(fd, true) && is_old(fd, false));
+    map[0] = 'T';
+    CHECK(msync(map, PAGE, MS_SYNC) == 0 && !is_old(fd, false) && age(fd));
     CHECK(pwrite(fd, "x", 1, 0) == 1 && !is_old(fd, false));
     CHECK(age(fd) && ftruncate(fd, 3) == 0 && !is_old(fd, false) && is_old(fd, true));
     CHECK(age(fd) && truncate("file", 3) == 0 && !is_old(fd, false));
@@ -90,7 +92,20 @@ static const char *times_of_a_file(void)
     return NULL;
 }
 
+/* The clocks of a process and of a thread, by number. */
+static const char *clocks_of_cpu_time(void)
+{
+    clockid_t clock;
+    struct timespec now;
+    CHECK(clock_getcpuclockid(getpid(), &clock) == 0 && clock_gettime(clock, &now) == 0);
+    CHECK(clock_getres(clock, &now) == 0 && clock_getcpuclockid(0, &clock) == 0);
+    CHECK(clock_getcpuclockid(1 << 22, &clock) == ESRCH);
+    FAILS(EINVAL, clock_gettime((clockid_t)(~(1U << 22) << 3 | 2), &now));
+    return NULL;
+}
+
 const struct abi_case time_cases[] = {
+    {"clocks of CPU time", clocks_of_cpu_time},
     {"times of a file", times_of_a_file},
     {"clock_gettime", clocks},
     {"nanosleep", sleeps},

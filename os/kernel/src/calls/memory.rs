@@ -86,7 +86,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    memory.may_divide()?;
+    memory.may_map()?;
     check_new(thread, &memory, &request)?;
     if commit::is_promise(request.prot, request.flags, matches!(file, Shown::Zeroes)) {
         commit::promise(request.pages, request.flags.contains(AreaFlags::NORESERVE))?;

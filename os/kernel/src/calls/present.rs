@@ -1,15 +1,18 @@
 //! `mincore` and `msync`: pages that are in memory, and pages that are to be on their disk.
 
 use linux_raw_sys::general as abi;
+use quire::arch::Attrs;
 use quire::cache::FilePages;
-use quire::space::{AreaFlags, Backing};
+use quire::space::{Area, AreaFlags, Backing};
 use quire::table::Sight;
-use quire::units::PageSpan;
+use quire::units::{PageSpan, Prot};
 use quire_linux::Errno;
+use quire_linux::files::Description;
 
 use super::memory::{is_aligned, own, reach, span};
 use crate::isa;
 use crate::memory::{Memory, PAGE, mm, user};
+use crate::task::tree::with_calls;
 use crate::task::{Answer, Thread};
 
 /// Tells of the pages before a hole, too.
@@ -63,7 +66,8 @@ fn add_cached(memory: &Memory, piece: PageSpan, present: &mut [u8]) {
 }
 
 /// There is nothing to write back: files in memory have no disk, and those of disks are only read.
-pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> Answer {
+/// Files that were written through an area get the time of that.
+pub(super) fn msync(thread: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> Answer {
     let known = abi::MS_ASYNC | abi::MS_INVALIDATE | abi::MS_SYNC;
     let both = (abi::MS_ASYNC | abi::MS_SYNC) as usize;
     if flags & !(known as usize) != 0 || flags & both == both || !is_aligned(address) {
@@ -83,7 +87,25 @@ pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> 
         if flags & abi::MS_INVALIDATE as usize != 0 && area.flags.contains(AreaFlags::LOCKED) {
             return Err(Errno::EBUSY.into());
         }
+        note_change(thread, &memory, &area, area.span.intersect(span));
         next = area.span.end;
     }
     if has_hole || next < span.end { Err(Errno::ENOMEM.into()) } else { Ok(0) }
+}
+
+/// Notes at a file that `part` of an area has written it, if so.
+fn note_change(thread: &Thread, memory: &Memory, area: &Area, part: PageSpan) {
+    let Backing::File { id, .. } = area.backing else { return };
+    if !area.flags.contains(AreaFlags::SHARED) || !area.max_prot.contains(Prot::WRITE) {
+        return;
+    }
+    let mut is_written = false;
+    mm().spaces().runs(memory.space(), part, &mut |seen| {
+        is_written |=
+            matches!(seen.what, Sight::Leaf { attrs, .. } if attrs.contains(Attrs::DIRTY));
+    });
+    let keeper = memory.keeper(id.0).filter(|_| is_written);
+    if let Some(Ok(open)) = keeper.map(|keeper| keeper.downcast::<Description>()) {
+        with_calls(thread, |calls| open.note_change(calls.who));
+    }
 }

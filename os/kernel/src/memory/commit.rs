@@ -30,11 +30,11 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    const fn new(value: u64, most: u64) -> Self {
+    pub(crate) const fn new(value: u64, most: u64) -> Self {
         Self { value: AtomicU64::new(value), most }
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.value.load(Ordering::Relaxed)
     }
 
@@ -129,12 +129,24 @@ pub(crate) fn promise(pages: u64, freely: bool) -> Result<()> {
 }
 
 impl Memory {
-    /// Whether the space may get an area more. Changes since areas were counted last count as two.
+    /// Whether the space may get a new area: as on Linux, one more than the most.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn may_map(&self) -> Result<()> {
+        self.may_have(AREAS.get() + 1)
+    }
+
+    /// Whether an area of the space may be divided.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn may_divide(&self) -> Result<()> {
-        let most = AREAS.get();
+        self.may_have(AREAS.get())
+    }
+
+    /// Whether there are fewer areas. Changes since they were counted last count as two.
+    fn may_have(&self, most: u64) -> Result<()> {
         if self.areas_most.fetch_add(2, Ordering::Relaxed) < most {
             return Ok(());
         }

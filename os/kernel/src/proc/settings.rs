@@ -13,8 +13,7 @@ use super::pools;
 use super::system::{HOST_NAME, RELEASE, VERSION};
 use super::table::{Is, Row};
 use crate::memory::{PAGE, commit, mm};
-use crate::task::segments::MOST;
-use crate::task::{IDS_MAX, compact, tree};
+use crate::task::{IDS_MAX, compact, segments, tree};
 
 /// The directory.
 pub(super) const ROWS: &[Row<()>] = &[
@@ -34,6 +33,16 @@ macro_rules! fixed {
     };
 }
 
+/// A number that is kept elsewhere, where it counts.
+macro_rules! held {
+    ($name:literal, $number:expr) => {
+        Row {
+            name: $name,
+            is: Is::Setting(|_, _, out| $number.show(out), |_, _, bytes| $number.set(bytes)),
+        }
+    };
+}
+
 const KERNEL: &[Row<()>] = &[
     fixed!("ostype", "Linux\n"),
     fixed!("osrelease", "{RELEASE}\n"),
@@ -46,11 +55,11 @@ const KERNEL: &[Row<()>] = &[
     fixed!("ngroups_max", "65536\n"),
     kept!("overflowuid", 65534, 65535),
     kept!("overflowgid", 65534, 65535),
-    kept!("shmmax", u64::MAX - (1 << 24), u64::MAX),
-    kept!("shmall", u64::MAX - (1 << 24), u64::MAX),
-    kept!("shmmni", MOST as u64, MOST as u64),
+    held!("shmmax", segments::BYTES),
+    held!("shmall", segments::PAGES),
+    held!("shmmni", segments::COUNT),
     kept!("shm_rmid_forced", 0, 1),
-    fixed!("shm_next_id", "-1\n"),
+    Row { name: "shm_next_id", is: Is::Setting(next_id, set_next_id) },
     kept!("sched_rt_period_us", 1_000_000, INT),
     kept!("sched_rt_runtime_us", 950_000, INT),
     fixed!("core_pattern", "core\n"),
@@ -65,6 +74,16 @@ const KERNEL: &[Row<()>] = &[
     kept!("tainted", 0, u64::MAX),
     Row { name: "random", is: Is::Table(RANDOM) },
 ];
+
+fn next_id(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("{}\n", segments::NEXT_ID.load(Ordering::Relaxed)))
+}
+
+fn set_next_id(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    let id = i32::try_from(number(bytes)?).map_err(|_| Errno::EINVAL)?;
+    segments::NEXT_ID.store(id, Ordering::Relaxed);
+    Ok(())
+}
 
 const RANDOM: &[Row<()>] = &[
     fixed!("entropy_avail", "256\n"),
@@ -91,28 +110,10 @@ fn uuid(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 }
 
 const MEMORY: &[Row<()>] = &[
-    Row {
-        name: "overcommit_memory",
-        is: Is::Setting(|_, _, out| commit::MODE.show(out), |_, _, bytes| commit::MODE.set(bytes)),
-    },
-    Row {
-        name: "overcommit_ratio",
-        is: Is::Setting(
-            |_, _, out| commit::RATIO.show(out),
-            |_, _, bytes| commit::RATIO.set(bytes),
-        ),
-    },
-    Row {
-        name: "overcommit_kbytes",
-        is: Is::Setting(|_, _, out| commit::KIB.show(out), |_, _, bytes| commit::KIB.set(bytes)),
-    },
-    Row {
-        name: "max_map_count",
-        is: Is::Setting(
-            |_, _, out| commit::AREAS.show(out),
-            |_, _, bytes| commit::AREAS.set(bytes),
-        ),
-    },
+    held!("overcommit_memory", commit::MODE),
+    held!("overcommit_ratio", commit::RATIO),
+    held!("overcommit_kbytes", commit::KIB),
+    held!("max_map_count", commit::AREAS),
     kept!("admin_reserve_kbytes", 8192, INT),
     kept!("user_reserve_kbytes", 131_072, INT),
     kept!("min_free_kbytes", 8192, INT),

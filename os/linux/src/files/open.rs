@@ -184,6 +184,13 @@ impl Description {
         }
     }
 
+    /// Notes that a program changed the contents through an area.
+    pub fn note_change(&self, who: &Caller<'_>) {
+        if self.node.check_changeable().is_ok() {
+            self.node.touch(who.now);
+        }
+    }
+
     /// Writes what the source has left at the offset, which moves on, or at the end of the file
     /// if it was opened with `O_APPEND`. A pipe may take a part only, and then a blocking call
     /// is to go on with the rest.
