@@ -24,7 +24,8 @@ extern const struct abi_case file_cases[], path_cases[], poll_cases[], map_cases
     group_cases[], query_cases[], swap_cases[], other_cases[], user_cases[],
     event_cases[], segment_cases[], error_cases[], watched_cases[], protected_cases[], changed_cases[],
     reserved_cases[], socket_cases[], vdso_cases[], hole_cases[],
-    limit_cases[], setting_cases[], duty_cases[];
+    limit_cases[], setting_cases[], duty_cases[],
+    semaphore_cases[];
 
 /* The text of a failed condition; for CHECK and FAILS. */
 const char *why(int line, const char *what, long result, int wanted_errno);

@@ -29,6 +29,7 @@ mod present;
 mod process;
 mod remap;
 mod schedule;
+mod semaphore;
 mod shm;
 mod shown;
 pub(crate) mod signal;

@@ -7,8 +7,8 @@ use quire_linux::Errno;
 
 use super::{
     advice, attributes, cached, epoll, exec, files, futex, handle, identity, limit, lock, memory,
-    misc, names, node, other, poll, present, process, remap, schedule, shm, signal, socket, splice,
-    swap, time, timer, watch,
+    misc, names, node, other, poll, present, process, remap, schedule, semaphore, shm, signal,
+    socket, splice, swap, time, timer, watch,
 };
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
@@ -140,6 +140,10 @@ table! {
     __NR_set_mempolicy_home_node => node::set_mempolicy_home_node,
     __NR_pidfd_send_signal => handle::pidfd_send_signal,
     __NR_get_robust_list => futex::get_robust_list,
+    __NR_semget => semaphore::semget,
+    __NR_semop => semaphore::semop,
+    __NR_semtimedop => semaphore::semtimedop,
+    __NR_semctl => semaphore::semctl,
     __NR_shmget => shm::shmget,
     __NR_shmat => shm::shmat,
     __NR_shmdt => shm::shmdt,

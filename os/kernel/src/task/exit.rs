@@ -46,6 +46,7 @@ fn bury(process: &Arc<Process>, status: Status) {
     let table = core::mem::replace(&mut *process.files.lock(), Arc::new(Table::new()));
     drop(table);
     process.give_back();
+    super::semaphores::undo(process);
     note_usage(process);
     let memory = process.memory.lock().take();
     memory::switch(None);
