@@ -23,7 +23,9 @@ extern const struct abi_case file_cases[], path_cases[], poll_cases[], map_cases
     futex_cases[], time_cases[], id_cases[], fault_cases[], guard_cases[],
     group_cases[], query_cases[], swap_cases[], other_cases[], user_cases[],
     event_cases[], segment_cases[], error_cases[], watched_cases[], protected_cases[], changed_cases[],
-    reserved_cases[], socket_cases[], vdso_cases[], watched_reserved_cases[];
+    reserved_cases[], socket_cases[], vdso_cases[], hole_cases[],
+    limit_cases[], setting_cases[], duty_cases[],
+    semaphore_cases[], watched_reserved_cases[];
 
 /* Sets the number of reserved folios of 2 MiB; whether there are as many. */
 bool set_pool(long folios);

@@ -14,8 +14,8 @@ static const struct abi_case *const groups[] = {
     signal_cases, futex_cases, time_cases, id_cases, fault_cases,
     guard_cases, group_cases, query_cases, swap_cases, other_cases, user_cases,
     event_cases, segment_cases, error_cases, watched_cases, protected_cases,
-    changed_cases, reserved_cases, socket_cases, vdso_cases,
-    watched_reserved_cases};
+    changed_cases, reserved_cases, socket_cases, vdso_cases, hole_cases, limit_cases, setting_cases,
+    duty_cases, semaphore_cases, watched_reserved_cases};
 
 static char reason[REASON_BYTES];
 

@@ -101,6 +101,10 @@ static const char *memfd_future_seal(void)
     char *only = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
     CHECK(only != MAP_FAILED && *only == 'z');
     FAILS(EACCES, mprotect(only, PAGE, RW));
+    FAILS(EPERM, madvise(p, PAGE, MADV_REMOVE));
+    CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) == 0 && fallocate(fd, 0, 0, PAGE) == 0);
+    FAILS(EPERM, fallocate(fd, 0, 0, 2 * PAGE));
+    FAILS(EPERM, fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 2 * PAGE));
     return NULL;
 }
 

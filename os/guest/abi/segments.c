@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 
 enum { USER = 65534, KEY = 0x51a9 };
@@ -84,8 +85,39 @@ static const char *keys(void)
     return NULL;
 }
 
+static const char *errors(void)
+{
+    struct shmid_ds about;
+    int id = shmget(IPC_PRIVATE, 8 * PAGE, 0600);
+    CHECK(id >= 0 && shmctl(id, IPC_STAT, &about) == 0);
+    /* An id of the past, at the same place. */
+    FAILS(EINVAL, shmctl(id + (1 << 15), IPC_STAT, &about));
+    FAILS(EINVAL, shmctl(id + (1 << 15), IPC_RMID, NULL));
+    FAILS(EINVAL, shmat(id + (1 << 15), NULL, 0));
+    about.shm_perm.uid = -1;
+    FAILS(EINVAL, shmctl(id, IPC_SET, &about));
+    FAILS(EFAULT, shmctl(id, IPC_SET, (void *)8));
+    CHECK(shmctl(id, SHM_LOCK, NULL) == 0 && shmctl(id, IPC_STAT, &about) == 0);
+    CHECK(about.shm_perm.mode == (0600 | SHM_LOCKED) && shmctl(id, SHM_UNLOCK, NULL) == 0);
+    struct rlimit few = {4 * PAGE, 4 * PAGE};
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &few) == 0 && setgroups(0, NULL) == 0);
+    CHECK(setgid(USER) == 0 && setuid(USER) == 0);
+    FAILS(EPERM, shmctl(id, SHM_LOCK, NULL));
+    FAILS(EPERM, shmctl(id, SHM_UNLOCK, NULL));
+    int large = shmget(IPC_PRIVATE, 5 * PAGE, 0600), small = shmget(IPC_PRIVATE, PAGE, 0600);
+    CHECK(large >= 0 && small >= 0 && shmctl(small, SHM_LOCK, NULL) == 0);
+    FAILS(ENOMEM, shmctl(large, SHM_LOCK, NULL));
+    CHECK(shmctl(large, SHM_UNLOCK, NULL) == 0 && shmctl(small, SHM_UNLOCK, NULL) == 0);
+    few.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &few) == 0);
+    FAILS(EPERM, shmctl(small, SHM_LOCK, NULL));
+    CHECK(shmctl(large, IPC_RMID, NULL) == 0 && shmctl(small, IPC_RMID, NULL) == 0);
+    return NULL;
+}
+
 const struct abi_case segment_cases[] = {
     {"segment_attach", attach_and_detach},
     {"segment_addresses", addresses},
     {"segment_keys", keys},
+    {"segment_errors", errors},
     {NULL, NULL}};

@@ -1,6 +1,7 @@
 /* Clocks and sleeping. */
 #include "abi.h"
 
+#include <sys/mman.h>
 #include <sys/time.h>
 
 static const char *clocks(void)
@@ -51,7 +52,61 @@ static const char *sleeps_until(void)
     return NULL;
 }
 
+/* Sets both times of a file to a moment long ago, and tells whether it could. */
+static bool age(int fd)
+{
+    struct timespec then[2] = {{1000, 0}, {1000, 0}};
+    return futimens(fd, then) == 0;
+}
+
+static bool is_old(int fd, bool access)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && (access ? st.st_atime : st.st_mtime) == 1000;
+}
+
+/* A read, and a mapping, set the time of access; a write, and a cut, that of the change. */
+static const char *times_of_a_file(void)
+{
+    char byte;
+    CHECK(make_file("file", "text"));
+    int fd = open("file", O_RDWR), quiet = open("file", O_RDONLY | O_NOATIME);
+    CHECK(fd >= 0 && age(fd) && is_old(fd, true) && is_old(fd, false));
+    CHECK(pread(quiet, &byte, 1, 0) == 1 && is_old(fd, true));
+    CHECK(pread(fd, &byte, 1, 0) == 1 && !is_old(fd, true) && is_old(fd, false));
+    CHECK(age(fd) && read(fd, &byte, 1) == 1 && !is_old(fd, true));
+    CHECK(age(fd));
+    char *map = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED && map[0] == 't' && !is_old(fd, true) && is_old(fd, false));
+    map[0] = 'T';
+    CHECK(msync(map, PAGE, MS_SYNC) == 0 && !is_old(fd, false) && age(fd));
+    CHECK(pwrite(fd, "x", 1, 0) == 1 && !is_old(fd, false));
+    CHECK(age(fd) && ftruncate(fd, 3) == 0 && !is_old(fd, false) && is_old(fd, true));
+    CHECK(age(fd) && truncate("file", 3) == 0 && !is_old(fd, false));
+    /* A time of access that is later than the last change stays for a day. */
+    struct stat first, second;
+    CHECK(pread(fd, &byte, 1, 0) == 1 && fstat(fd, &first) == 0);
+    sleep_ms(20);
+    CHECK(pread(fd, &byte, 1, 0) == 1 && fstat(fd, &second) == 0);
+    CHECK(!memcmp(&first.st_atim, &second.st_atim, sizeof first.st_atim));
+    return NULL;
+}
+
+/* The clocks of a process and of a thread, by number. */
+static const char *clocks_of_cpu_time(void)
+{
+    clockid_t clock;
+    struct timespec now;
+    CHECK(clock_getcpuclockid(getpid(), &clock) == 0 && clock_gettime(clock, &now) == 0);
+    CHECK(clock_getres(clock, &now) == 0 && clock_getcpuclockid(0, &clock) == 0);
+    CHECK(clock_getcpuclockid(1 << 22, &clock) == ESRCH);
+    FAILS(EINVAL, clock_gettime((clockid_t)(~(1U << 22) << 3 | 2), &now));
+    return NULL;
+}
+
 const struct abi_case time_cases[] = {
+    {"clocks of CPU time", clocks_of_cpu_time},
+    {"times of a file", times_of_a_file},
     {"clock_gettime", clocks},
     {"nanosleep", sleeps},
     {"clock_nanosleep until", sleeps_until},

@@ -115,6 +115,7 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
         tid: 1,
         may: &quire_linux::credentials::ROOT,
         now: tree::time(),
+        longest: u64::MAX,
         wake: &wake,
     };
     let mut length = 0;

@@ -68,7 +68,10 @@ fn take(mut thread: Box<Thread>) {
     thread.leave(isa::now() - began);
     match leave {
         Leave::Yield => queue::ready(thread),
-        Leave::Wait(hour) => queue::park(thread, hour),
+        Leave::Wait(hour) => {
+            thread.process().waits.fetch_add(1, Ordering::Relaxed);
+            queue::park(thread, hour);
+        }
         Leave::End(status) => exit::end(thread, status),
     }
 }

@@ -158,7 +158,7 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
             Ok(())
         }
         Advised::PageOut => swap::page_out(memory, part),
-        Advised::Remove => shown::remove(area, part),
+        Advised::Remove => shown::remove(memory, area, part),
         _ => Ok(()),
     })
 }

@@ -11,7 +11,7 @@ use quire_linux::signal::Signal;
 use quire_linux::{Errno, Result};
 
 use crate::memory::user;
-use crate::task::{Answer, Process, Thread, find, find_task};
+use crate::task::{Answer, Process, Thread, find};
 
 /// An operation of `PR_SET_VMA` that Linux does not have: Linux's numbers are small.
 const SET_VMA_READ_ORDER: usize = 0x5152_4f00;
@@ -130,55 +130,4 @@ pub(super) fn setpriority(thread: &mut Thread, [which, who, nice, ..]: [usize; 6
     }
     process.attributes.nice.store(nice, Relaxed);
     Ok(0)
-}
-
-/// The thread that a scheduling call names.
-fn scheduled(thread: &Thread, tid: usize) -> Result<()> {
-    match tid as i32 {
-        tid if tid < 0 => Err(Errno::EINVAL),
-        0 => Ok(()),
-        tid if tid as u32 == thread.task.tid => Ok(()),
-        tid => find_task(tid as u32).map(drop).ok_or(Errno::ESRCH),
-    }
-}
-
-pub(super) fn sched_getscheduler(thread: &mut Thread, [tid, ..]: [usize; 6]) -> Answer {
-    scheduled(thread, tid)?;
-    Ok(0)
-}
-
-pub(super) fn sched_getparam(thread: &mut Thread, [tid, out, ..]: [usize; 6]) -> Answer {
-    if out == 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    scheduled(thread, tid)?;
-    user::write(out as u64, &0_u32)?;
-    Ok(0)
-}
-
-/// The class of scheduling that there is has one priority; others are refused.
-pub(super) fn sched_setscheduler(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    let [tid, class, priority, ..] = args;
-    if priority == 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    scheduled(thread, tid)?;
-    let priority = user::read::<i32>(priority as u64)?;
-    match class as u32 & !abi::SCHED_RESET_ON_FORK {
-        abi::SCHED_NORMAL | abi::SCHED_BATCH | abi::SCHED_IDLE if priority == 0 => Ok(0),
-        abi::SCHED_FIFO | abi::SCHED_RR if (1..=99).contains(&priority) => Err(Errno::EPERM.into()),
-        _ => Err(Errno::EINVAL.into()),
-    }
-}
-
-pub(super) fn sched_priority_max(_: &mut Thread, [class, ..]: [usize; 6]) -> Answer {
-    match class as u32 {
-        abi::SCHED_FIFO | abi::SCHED_RR => Ok(99),
-        abi::SCHED_NORMAL | abi::SCHED_BATCH | abi::SCHED_IDLE | abi::SCHED_DEADLINE => Ok(0),
-        _ => Err(Errno::EINVAL.into()),
-    }
-}
-
-pub(super) fn sched_priority_min(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    sched_priority_max(thread, args).map(|most| most.min(1))
 }

@@ -226,6 +226,7 @@ fn commit(thread: &mut Thread, ready: Ready, named: Vec<u8>) {
         thread.task.signals.lock().alt_stack = quire_linux::signal::AltStack::NONE;
     }
     thread.task.clear_tid.store(0, Ordering::Relaxed);
+    thread.task.robust.store(0, Ordering::Relaxed);
     let last = named.rsplit(|byte| *byte == b'/').next().unwrap_or(&named);
     let mut name = [0; 16];
     let count = last.len().min(15);

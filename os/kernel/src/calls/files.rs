@@ -8,7 +8,7 @@
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
-use quire_linux::files::{Body, Calls, Device, Halt, Outcome, Source};
+use quire_linux::files::{Body, Calls, Device, Halt, LENGTH_MAX, Outcome, Source};
 use quire_linux::signal::{Info, Signal};
 use quire_linux::{Errno, Result};
 
@@ -44,6 +44,15 @@ fn report_pipe<T>(thread: &Thread, outcome: &Outcome<T>) {
         // With too many signals pending, the errno alone must do.
         let _ = send::to_task(&thread.task, Info::kernel(Signal::PIPE));
     }
+}
+
+/// Sends SIGXFSZ where a file would become longer than the process may make one.
+pub(super) fn report_size<T>(thread: &Thread, errno: Option<Errno>, outcome: T) -> T {
+    let is_limited = thread.process().limits.soft(abi::RLIMIT_FSIZE) < LENGTH_MAX;
+    if errno == Some(Errno::EFBIG) && is_limited {
+        let _ = send::to_task(&thread.task, Info::kernel(Signal::XFSZ));
+    }
+    outcome
 }
 
 fn read_to(thread: &mut Thread, fd: usize, to: Pieces) -> Answer {
@@ -126,6 +135,9 @@ pub(super) fn move_all(
         });
         if !all.is_quiet {
             report_pipe(thread, &outcome);
+        }
+        if let (0, Err(Halt::Failed(errno))) = (done, &outcome) {
+            report_size(thread, Some(*errno), ());
         }
         match outcome {
             Ok((count, true)) => done += count,
@@ -286,7 +298,7 @@ pub(super) fn flock(thread: &mut Thread, [fd, ..]: [usize; 6]) -> Answer {
 
 pub(super) fn ioctl(thread: &mut Thread, [fd, request, argument, ..]: [usize; 6]) -> Answer {
     if request as u32 == watch::NEW && with_calls(thread, |calls| makes_watchers(calls, fd))? {
-        return watch::userfaultfd(thread, [argument, 0, 0, 0, 0, 0]);
+        return watch::make(thread, argument as u32);
     }
     let mut input = Pieces::unchecked(argument, IOCTL_BYTES);
     let mut output = Pieces::unchecked(argument, IOCTL_BYTES);
@@ -360,14 +372,16 @@ pub(super) fn getdents64(thread: &mut Thread, [fd, out, count, ..]: [usize; 6]) 
 }
 
 pub(super) fn ftruncate(thread: &mut Thread, [fd, length, ..]: [usize; 6]) -> Answer {
-    with_calls(thread, |calls| calls.ftruncate(fd as u32, length as i64))?;
+    let done = with_calls(thread, |calls| calls.ftruncate(fd as u32, length as i64));
+    report_size(thread, done.err(), done)?;
     Ok(0)
 }
 
 pub(super) fn fallocate(thread: &mut Thread, [fd, mode, offset, length, ..]: [usize; 6]) -> Answer {
-    with_calls(thread, |calls| {
+    let done = with_calls(thread, |calls| {
         calls.fallocate(fd as u32, mode as u32, offset as i64, length as i64)
-    })?;
+    });
+    report_size(thread, done.err(), done)?;
     Ok(0)
 }
 

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
 use quire_linux::Errno;
@@ -174,4 +175,26 @@ fn hour_by(timeout: usize, clock: u32) -> quire_linux::Result<Option<u64>> {
         abi::CLOCK_REALTIME => Ok(Some(given.saturating_sub(isa::realtime()))),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Bytes of the head of a list of robust locks.
+const ROBUST_BYTES: usize = 24;
+
+/// Notes where the locks are that this thread's end is to give up.
+pub(super) fn set_robust_list(thread: &mut Thread, [head, bytes, ..]: [usize; 6]) -> Answer {
+    if bytes != ROBUST_BYTES {
+        return Err(Errno::EINVAL.into());
+    }
+    thread.task.robust.store(head as u64, Ordering::Relaxed);
+    Ok(0)
+}
+
+pub(super) fn get_robust_list(thread: &mut Thread, [tid, head, bytes, ..]: [usize; 6]) -> Answer {
+    let task = super::process::task_of(thread, tid)?;
+    if !thread.process().may().may_trace(&task.process.may()) {
+        return Err(Errno::EPERM.into());
+    }
+    user::write(bytes as u64, &(ROBUST_BYTES as u64))?;
+    user::write(head as u64, &task.robust.load(Ordering::Relaxed))?;
+    Ok(0)
 }

@@ -8,6 +8,7 @@ use quire_linux::{Errno, Result, Wake};
 
 use super::advice::{Advised, advise};
 use super::memory;
+use super::signal;
 use super::{shown, swap};
 use crate::memory::user;
 use crate::task::tree::{time, tree, with_calls};
@@ -65,6 +66,20 @@ fn process_of(thread: &Thread, fd: usize) -> Result<Arc<Process>> {
         _ => None,
     };
     find(pid.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)
+}
+
+/// Sends a signal to the process of a handle, as `rt_sigqueueinfo` does, or `kill`.
+pub(super) fn pidfd_send_signal(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    let [fd, number, info, flags, ..] = args;
+    // At most one of PIDFD_SIGNAL_THREAD, _THREAD_GROUP and _PROCESS_GROUP.
+    if flags as u32 > 4 || (flags as u32).count_ones() > 1 {
+        return Err(Errno::EINVAL.into());
+    }
+    let pid = process_of(thread, fd)?.pid as usize;
+    match info {
+        0 => signal::kill(thread, [pid, number, 0, 0, 0, 0]),
+        _ => signal::rt_sigqueueinfo(thread, [pid, number, info, 0, 0, 0]),
+    }
 }
 
 /// A process that is ending gives its memory back as soon as its threads have seen that: this call

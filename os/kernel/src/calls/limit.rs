@@ -104,12 +104,21 @@ pub(super) fn is_data(prot: Prot, flags: AreaFlags) -> bool {
     prot.contains(Prot::WRITE) && !flags.intersects(AreaFlags::SHARED | AreaFlags::GROWS_DOWN)
 }
 
-/// Refuses `pages` more of data than the process may have (`RLIMIT_DATA`).
+/// Whether `RLIMIT_DATA` is a limit at all.
+pub(super) fn has_data_limit(thread: &Thread) -> bool {
+    thread.process().limits.soft(abi::RLIMIT_DATA) != u64::MAX
+}
+
+/// Refuses `pages` more of data than the process may have (`RLIMIT_DATA`). As on Linux, a limit of
+/// zero stands for the hard one, but for the heap.
 ///
 /// # Errors
 /// `ENOMEM`.
 pub(super) fn check_data(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
-    let limit = thread.process().limits.soft(abi::RLIMIT_DATA);
+    let limit = match thread.process().limits.get(abi::RLIMIT_DATA) {
+        [0, hard] => hard,
+        [soft, _] => soft,
+    };
     if limit == u64::MAX {
         return Ok(());
     }
@@ -118,4 +127,13 @@ pub(super) fn check_data(thread: &Thread, memory: &Memory, pages: u64) -> Result
     let data = areas.filter(|area| is_data(area.prot, area.flags));
     let mapped: u64 = data.map(|area| area.span.count()).sum();
     if mapped.saturating_add(pages) > limit / PAGE { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Refuses a heap (`brk`) of more bytes than the process may have data.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn check_heap(thread: &Thread, bytes: u64) -> Result<()> {
+    let limit = thread.process().limits.soft(abi::RLIMIT_DATA);
+    if bytes > limit { Err(Errno::ENOMEM) } else { Ok(()) }
 }

@@ -3,7 +3,7 @@
 
 use linux_raw_sys::general as abi;
 use quire::space::AreaFlags;
-use quire::units::{PageSpan, Vpn};
+use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
 use super::memory::{is_aligned, own, span};
@@ -16,16 +16,25 @@ pub(super) fn mlock(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> An
     let memory = own()?;
     let span = lock_span(address, bytes)?;
     check_lock(thread, &memory, span)?;
-    if !span.is_empty() {
-        swap::with_pages(thread, || mm().mlock(memory.space(), span)).map_err(
-            |stop| match stop {
-                // Pages that may not be touched cannot be locked.
-                Stop::Fail(Errno::EFAULT) => Stop::Fail(Errno::ENOMEM),
-                other => other,
-            },
-        )?;
+    if span.is_empty() {
+        return Ok(0);
     }
-    Ok(0)
+    let locked = swap::with_pages(thread, || mm().mlock(memory.space(), span));
+    let Err(stop) = locked else {
+        // Pages that may not be touched are locked, and not brought in, though some may be there.
+        let mut areas = mm().spaces().areas(memory.space(), span);
+        let is_closed = areas.any(|area| area.prot == Prot::empty());
+        return if is_closed { Err(Errno::ENOMEM.into()) } else { Ok(0) };
+    };
+    if let Some(before) = before_hole(&memory, span) {
+        // Later faults report a shortage of memory.
+        let _ = mm().mlock(memory.space(), before);
+    }
+    Err(match stop {
+        // Pages that may not be touched cannot be locked.
+        Stop::Fail(Errno::EFAULT) => Stop::Fail(Errno::ENOMEM),
+        other => other,
+    })
 }
 
 pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
@@ -35,10 +44,7 @@ pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
         abi::MLOCK_ONFAULT => {
             let (memory, span) = (own()?, lock_span(address, bytes)?);
             check_lock(thread, &memory, span)?;
-            if !span.is_empty() {
-                mm().spaces().mlock_on_fault(memory.space(), span).map_err(errno)?;
-            }
-            Ok(0)
+            each_way(&memory, span, |span| mm().spaces().mlock_on_fault(memory.space(), span))
         }
         _ => Err(Errno::EINVAL.into()),
     }
@@ -47,10 +53,29 @@ pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
 pub(super) fn munlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let memory = own()?;
     let span = lock_span(address, bytes)?;
-    if !span.is_empty() {
-        mm().spaces().munlock(memory.space(), span).map_err(errno)?;
+    each_way(&memory, span, |span| mm().spaces().munlock(memory.space(), span))
+}
+
+/// Does `change` to `span`, or where there is a hole, to the pages before it.
+fn each_way(
+    memory: &Memory,
+    span: PageSpan,
+    change: impl Fn(PageSpan) -> core::result::Result<(), quire::Error>,
+) -> Answer {
+    if span.is_empty() {
+        return Ok(0);
     }
-    Ok(0)
+    let Err(error) = change(span) else { return Ok(0) };
+    if let Some(before) = before_hole(memory, span) {
+        change(before).map_err(errno)?;
+    }
+    Err(errno(error).into())
+}
+
+/// The pages of `span` before its first hole, if there is one behind others.
+fn before_hole(memory: &Memory, span: PageSpan) -> Option<PageSpan> {
+    let hole = mm().spaces().first_hole(memory.space(), span)?;
+    (hole > span.start).then(|| PageSpan::new(span.start, hole))
 }
 
 /// Whether a process may lock `more` pages beyond those that it has locked (`RLIMIT_MEMLOCK`).
@@ -67,6 +92,14 @@ pub(super) fn may_lock(thread: &Thread, memory: &Memory, more: u64, short: Errno
     }
     let locked = locked(memory, ALL);
     if locked.saturating_add(more) > limit / PAGE { Err(short) } else { Ok(()) }
+}
+
+/// Whether a process whose memory is locked may have `more` pages of it.
+///
+/// # Errors
+/// `EAGAIN`.
+pub(super) fn may_grow(thread: &Thread, memory: &Memory, more: u64) -> Result<()> {
+    may_lock(thread, memory, more, Errno::EAGAIN).map_err(|_| Errno::EAGAIN)
 }
 
 /// The pages of `span` that are locked.

@@ -44,7 +44,10 @@ pub(super) fn open(thread: &Thread, fd: usize, flags: usize, prot: Prot) -> Resu
     match file.node().body() {
         Body::Device(Device::Zero) => Ok(Shown::Zeroes),
         Body::Device(Device::Memory) => Ok(Shown::Memory),
-        Body::File(_) | Body::Stored(_) => Ok(Shown::File(file)),
+        Body::File(_) | Body::Stored(_) => {
+            with_calls(thread, |calls| file.note_access(calls.who));
+            Ok(Shown::File(file))
+        }
         _ => Err(Errno::ENODEV),
     }
 }

@@ -3,18 +3,16 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire::cache::FilePages;
-use quire::space::{AreaFlags, At, Backing, OptOut, Request};
-use quire::table::Sight;
+use quire::Error;
+use quire::space::{Area, AreaFlags, At, Backing, OptOut, Request};
 use quire::units::{Access, Order, PageSpan, Prot, Vpn};
-use quire::{Error, Move};
 use quire_linux::{Errno, Result};
 
-use super::limit::{check_data, check_limit, is_data};
+use super::limit::{check_data, check_heap, check_limit, has_data_limit, is_data};
 use super::map_file::{self, Shown};
 use super::{guard, lock, told};
 use crate::isa;
-use crate::memory::{Memory, Own, PAGE, PAGE_SHIFT, errno, mm, user};
+use crate::memory::{ALL, Memory, Own, PAGE, PAGE_SHIFT, commit, errno, mm};
 use crate::task::{Answer, Thread};
 
 /// The memory of the thread that calls.
@@ -31,12 +29,20 @@ pub(super) fn span(start: usize, bytes: usize) -> Option<PageSpan> {
         .then(|| PageSpan::new(Vpn::new(start as u64 / PAGE), Vpn::new(end / PAGE)))
 }
 
-/// The pages that `madvise` is given.
+/// The same, also where they are beyond what a program may map: these are holes. `None` when they
+/// have no end.
+pub(super) fn reach(start: usize, bytes: usize) -> Option<PageSpan> {
+    let bytes = (bytes as u64).checked_next_multiple_of(PAGE)?;
+    let end = (start as u64).checked_add(bytes)?;
+    Some(PageSpan::new(Vpn::new(start as u64 / PAGE), Vpn::new(end / PAGE)))
+}
+
+/// The pages that `madvise` is given, which may be beyond what a program may map.
 ///
 /// # Errors
-/// `EINVAL`: they do not begin at a page, or are not the program's.
+/// `EINVAL`: they do not begin at a page, or have no end.
 pub(super) fn pages(start: usize, bytes: usize) -> Result<PageSpan> {
-    span(start, bytes).filter(|_| is_aligned(start)).ok_or(Errno::EINVAL)
+    reach(start, bytes).filter(|_| is_aligned(start)).ok_or(Errno::EINVAL)
 }
 
 pub(super) fn is_aligned(address: usize) -> bool {
@@ -69,8 +75,10 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if let Some(order) = whole {
         request = in_blocks(request, order, offset)?;
     }
-    if request.flags.contains(AreaFlags::LOCKED) {
+    if flags & abi::MAP_LOCKED as usize != 0 {
         lock::may_lock(thread, &memory, request.pages, Errno::EAGAIN)?;
+    } else if request.flags.contains(AreaFlags::LOCKED) {
+        lock::may_grow(thread, &memory, request.pages)?;
     }
     if flags as u32 & abi::MAP_TYPE == abi::MAP_SHARED_VALIDATE
         && matches!(file, Shown::File(_))
@@ -78,9 +86,10 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    check_limit(thread, &memory, request.pages)?;
-    if is_data(request.prot, request.flags) {
-        check_data(thread, &memory, request.pages)?;
+    memory.may_map()?;
+    check_new(thread, &memory, &request)?;
+    if commit::is_promise(request.prot, request.flags, matches!(file, Shown::Zeroes)) {
+        commit::promise(request.pages, request.flags.contains(AreaFlags::NORESERVE))?;
     }
     let told = match request.at {
         At::Fixed(page) => told::unmapped(&memory, PageSpan::new(page, page.add(request.pages)))?,
@@ -95,6 +104,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         Shown::File(file) => map_file::map(&memory, &request, &file, offset as u64)?,
     };
     memory.sweep_shared();
+    let _ = memory.policies.set(placed, None);
     if flags & abi::MAP_POPULATE as usize != 0 {
         let own = !request.flags.contains(AreaFlags::SHARED);
         // As on Linux, a partial population is no error.
@@ -102,6 +112,27 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         let _ = memory.populate(placed, if writes { Access::Write } else { Access::Read });
     }
     told::after(thread, told, (placed.start.get() * PAGE) as usize)
+}
+
+/// Whether the process's limits have room for a mapping; pages that it replaces do not count.
+///
+/// # Errors
+/// `ENOMEM`.
+fn check_new(thread: &Thread, memory: &Memory, request: &Request) -> Result<()> {
+    let counts_as_data = is_data(request.prot, request.flags);
+    let fits = |pages| {
+        check_limit(thread, memory, pages)?;
+        if counts_as_data { check_data(thread, memory, pages) } else { Ok(()) }
+    };
+    match (fits(request.pages), request.at) {
+        (Err(_), At::Fixed(page)) => {
+            let span = PageSpan::new(page, page.add(request.pages));
+            let areas = mm().spaces().areas(memory.space(), span);
+            let there: u64 = areas.map(|area| area.span.intersect(span).count()).sum();
+            fits(request.pages - there)
+        }
+        (fits, _) => fits,
+    }
 }
 
 /// Maps memory that is zero. Shared memory has an object behind it, so that a child finds pages in
@@ -211,22 +242,37 @@ impl MapRequest {
 pub(super) fn munmap(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let span = span(address, bytes).filter(|span| is_aligned(address) && !span.is_empty());
     let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
+    may_cut(&memory, span)?;
     let told = told::unmapped(&memory, span)?;
     mm().unmap(memory.space(), span).map_err(errno)?;
+    // A policy that stays for want of memory is only shown.
+    let _ = memory.policies.set(span, None);
     memory.sweep_shared();
     told::after(thread, told, 0)
 }
 
-pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -> Answer {
+/// Whether the process may have one area more, where a change of `span` divides one.
+///
+/// # Errors
+/// `ENOMEM`.
+fn may_cut(memory: &Memory, span: PageSpan) -> Result<()> {
+    memory.may_divide().or_else(|errno| {
+        let area = mm().spaces().areas(memory.space(), span).next();
+        let divides = |area: Area| area.span.start < span.start && span.end < area.span.end;
+        if area.is_some_and(divides) { Err(errno) } else { Ok(()) }
+    })
+}
+
+pub(super) fn mprotect(thread: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -> Answer {
     let grows = (abi::PROT_GROWSDOWN | abi::PROT_GROWSUP) as usize;
     if !is_aligned(address) || prot & grows == grows {
         return Err(Errno::EINVAL.into());
     }
-    let prot_rights = rights(prot & !grows)?;
-    let mut span = span(address, bytes).ok_or(Errno::ENOMEM)?;
-    if span.is_empty() {
+    if bytes == 0 {
         return Ok(0);
     }
+    let mut span = reach(address, bytes).ok_or(Errno::ENOMEM)?;
+    let prot_rights = rights(prot & !grows)?;
     let memory = own()?;
     if prot & grows != 0 {
         // From the beginning of the area on, which must be a stack.
@@ -237,84 +283,60 @@ pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -
         }
         span = PageSpan::new(first.span.start, span.end);
     }
-    if memory.guards() != 0 {
-        for area in mm().spaces().areas(memory.space(), span) {
-            guard::check(&memory, area.prot, prot_rights)?;
-        }
-    }
-    mm().protect(memory.space(), span, prot_rights).map_err(errno)?;
+    may_protect(thread, &memory, span, prot_rights)?;
+    may_cut(&memory, span)?;
+    protect(&memory, span, prot_rights)?;
     Ok(0)
 }
 
-pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    let [old, old_bytes, new_bytes, flags, new, _] = args;
-    let flags = flags as u32;
-    let (moves, fixed, keeps) = (abi::MREMAP_MAYMOVE, abi::MREMAP_FIXED, abi::MREMAP_DONTUNMAP);
-    let needs_move = flags & (fixed | keeps) != 0 && flags & moves == 0;
-    if flags & !(moves | fixed | keeps) != 0 || needs_move || !is_aligned(old) || new_bytes == 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    if flags & fixed != 0 && !is_aligned(new) {
-        return Err(Errno::EINVAL.into());
-    }
-    let old = span(old, old_bytes).ok_or(Errno::EINVAL)?;
-    let pages = (new_bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::EINVAL)? / PAGE;
-    if old.is_empty() {
-        return map_again(thread, old.start, pages, flags, Vpn::new(new as u64 / PAGE));
-    }
-    if pages > isa::USER_END / PAGE {
-        return Err(Errno::ENOMEM.into());
-    }
-    let target = Vpn::new(new as u64 / PAGE);
-    let how = match (flags & fixed != 0, flags & keeps != 0) {
-        (true, true) => Move::Keep(At::Fixed(target)),
-        (false, true) => Move::Keep(if new == 0 { At::Anywhere } else { At::Hint(target) }),
-        (true, false) => Move::To(target),
-        (false, false) if flags & moves != 0 => Move::Allowed,
-        (false, false) => Move::Never,
+/// Gives all of `span` these rights, or else the areas before the first hole, or before one that
+/// refuses.
+///
+/// # Errors
+/// `ENOMEM`, `EACCES`, `EPERM`.
+fn protect(memory: &Memory, span: PageSpan, prot: Prot) -> Result<()> {
+    let inside = span.intersect(ALL);
+    let whole = match inside == span {
+        true => mm().protect(memory.space(), span, prot),
+        false => Err(Error::NoArea(inside.end)),
     };
-    let memory = own()?;
-    let kept = if flags & keeps != 0 { 0 } else { old.count() };
-    if pages > kept {
-        check_limit(thread, &memory, pages - kept)?;
+    let Err(whole) = whole else { return Ok(()) };
+    if !matches!(whole, Error::NoMemory(_)) {
+        let mut next = inside.start;
+        for area in mm().spaces().areas(memory.space(), inside) {
+            let part = area.span.intersect(inside);
+            if part.start > next {
+                break;
+            }
+            mm().protect(memory.space(), part, prot).map_err(errno)?;
+            next = part.end;
+        }
     }
-    let told = told::remapped(&memory, old, pages, how)?;
-    let moved = mm().remap(memory.space(), old, pages, how).map_err(|error| match error {
-        Error::NoArea(_) => Errno::EFAULT,
-        // It would not fit where it is, and there is no room elsewhere.
-        Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
-        other => errno(other),
-    })?;
-    // Parts of it, or of its target, may have been unmapped.
-    memory.sweep_shared();
-    told::after(thread, told.settled(old, moved), (moved.start.get() * PAGE) as usize)
+    Err(errno(whole))
 }
 
-/// Shows shared memory a second time: `mremap` of no bytes.
-fn map_again(thread: &Thread, page: Vpn, pages: u64, flags: u32, new: Vpn) -> Answer {
-    let memory = own()?;
-    let here = PageSpan::new(page, page.add(1));
-    let area = mm().spaces().areas(memory.space(), here).next().ok_or(Errno::EFAULT)?;
-    let is_plain = flags & abi::MREMAP_MAYMOVE != 0 && flags & abi::MREMAP_DONTUNMAP == 0;
-    if !area.flags.contains(AreaFlags::SHARED) || !is_plain {
-        return Err(Errno::EINVAL.into());
+/// Whether the restrictions of a process, and its limit of data, allow these rights.
+///
+/// # Errors
+/// `EACCES`, `ENOMEM`.
+fn may_protect(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Result<()> {
+    if memory.guards() != 0 {
+        for area in mm().spaces().areas(memory.space(), span) {
+            guard::check(memory, area.prot, prot)?;
+        }
     }
-    let Backing::File { id, page: offset } = area.backing_of(page) else {
-        return Err(Errno::EINVAL.into());
-    };
-    check_limit(thread, &memory, pages)?;
-    let keeper = memory.keeper(id.0).ok_or(Errno::EINVAL)?;
-    let request = Request {
-        pages,
-        at: if flags & abi::MREMAP_FIXED != 0 { At::Fixed(new) } else { At::Anywhere },
-        prot: area.prot,
-        max_prot: area.max_prot,
-        flags: area.flags,
-        backing: Backing::File { id, page: offset },
-    };
-    let placed = memory.show(id.0, keeper, &request)?;
-    memory.sweep_shared();
-    Ok((placed.start.get() * PAGE) as usize)
+    if !prot.contains(Prot::WRITE) || !has_data_limit(thread) && !commit::is_strict() {
+        return Ok(());
+    }
+    let becomes = |area: &Area| is_data(prot, area.flags) && !is_data(area.prot, area.flags);
+    let areas = mm().spaces().areas(memory.space(), span).filter(becomes);
+    match areas.map(|area| area.span.intersect(span).count()).sum() {
+        0 => Ok(()),
+        more => {
+            commit::promise(more, false)?;
+            check_data(thread, memory, more)
+        }
+    }
 }
 
 pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
@@ -331,9 +353,11 @@ pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
         let more = new.offset_from(old);
         let locks = memory.locks_future();
         let checked = check_limit(thread, &memory, more)
+            .and_then(|()| check_heap(thread, wanted - heap.start))
             .and_then(|()| check_data(thread, &memory, more))
+            .and_then(|()| commit::promise(more, false))
             .and_then(|()| match locks {
-                true => lock::may_lock(thread, &memory, more, Errno::EAGAIN),
+                true => lock::may_grow(thread, &memory, more),
                 false => Ok(()),
             });
         if checked.is_err() {
@@ -354,54 +378,6 @@ pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
     Ok(heap.end as usize)
 }
 
-pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> Answer {
-    if !is_aligned(address) {
-        return Err(Errno::EINVAL.into());
-    }
-    let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
-    let memory = own()?;
-    if mm().spaces().first_hole(memory.space(), span).is_some() {
-        return Err(Errno::ENOMEM.into());
-    }
-    let mut at = span.start;
-    while at < span.end {
-        let piece = PageSpan::new(at, at.add(256).min(span.end));
-        let mut present = [0_u8; 256];
-        mm().spaces().runs(memory.space(), piece, &mut |seen| {
-            if matches!(seen.what, Sight::Leaf { .. }) {
-                let from = seen.pages.start.offset_from(at) as usize;
-                present[from..from + seen.pages.count() as usize].fill(1);
-            }
-        });
-        add_cached(&memory, piece, &mut present);
-        let place = out as u64 + at.offset_from(span.start);
-        user::write_bytes(place, &present[..piece.count() as usize])?;
-        at = piece.end;
-    }
-    Ok(0)
-}
-
-/// Marks the pages of `piece` that are in memory for another process: those of its file.
-fn add_cached(memory: &Memory, piece: PageSpan, present: &mut [u8]) {
-    for area in mm().spaces().areas(memory.space(), piece) {
-        let part = area.span.intersect(piece);
-        let Backing::File { id, page } = area.backing_of(part.start) else { continue };
-        let end = page + part.count();
-        let mut next = page;
-        while let Ok(Some(found)) = mm().files().next_cached(id, FilePages::new(next, end)) {
-            // A folio may begin before the part.
-            let start = found.start.max(next);
-            let from = part.start.offset_from(piece.start) as usize + (start - page) as usize;
-            let count = found.end.min(end).saturating_sub(start) as usize;
-            present[from..from + count].fill(1);
-            next = found.end;
-            if next >= end {
-                break;
-            }
-        }
-    }
-}
-
 /// There are no protection keys: none can be had, and only "none" can be given.
 pub(super) fn pkey_alloc(_: &mut Thread, [flags, rights, ..]: [usize; 6]) -> Answer {
     if flags != 0 || rights & !3 != 0 {
@@ -419,54 +395,6 @@ pub(super) fn pkey_mprotect(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if args[3] as i32 == -1 { mprotect(thread, args) } else { Err(Errno::EINVAL.into()) }
 }
 
-pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> Answer {
-    let known = abi::MS_ASYNC | abi::MS_INVALIDATE | abi::MS_SYNC;
-    let both = (abi::MS_ASYNC | abi::MS_SYNC) as usize;
-    if flags & !(known as usize) != 0 || flags & both == both || !is_aligned(address) {
-        return Err(Errno::EINVAL.into());
-    }
-    let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
-    let memory = own()?;
-    if mm().spaces().first_hole(memory.space(), span).is_some() {
-        return Err(Errno::ENOMEM.into());
-    }
-    let mut areas = mm().spaces().areas(memory.space(), span);
-    let is_locked = areas.any(|area| area.flags.contains(AreaFlags::LOCKED));
-    match flags & abi::MS_INVALIDATE as usize != 0 && is_locked {
-        true => Err(Errno::EBUSY.into()),
-        false => Ok(0),
-    }
-}
-
-/// Shows other pages of a shared file in a part of an area.
-pub(super) fn remap_file_pages(_: &mut Thread, args: [usize; 6]) -> Answer {
-    let [address, bytes, prot, page, flags, _] = args;
-    let address = address & !(PAGE as usize - 1);
-    let span = span(address, bytes & !(PAGE as usize - 1)).filter(|span| !span.is_empty());
-    let span = span.filter(|span| prot == 0 && page.checked_add(span.count() as usize).is_some());
-    let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
-    let area = mm().spaces().areas(memory.space(), span).next();
-    let area = area.filter(|area| area.flags.contains(AreaFlags::SHARED));
-    let area = area.filter(|area| area.span.start <= span.start && span.end <= area.span.end);
-    let area = area.ok_or(Errno::EINVAL)?;
-    let Backing::File { id, .. } = area.backing else { return Err(Errno::EINVAL.into()) };
-    let keeper = memory.keeper(id.0).ok_or(Errno::EINVAL)?;
-    let request = Request {
-        pages: span.count(),
-        at: At::Fixed(span.start),
-        prot: area.prot,
-        max_prot: area.max_prot,
-        flags: area.flags,
-        backing: Backing::File { id, page: page as u64 },
-    };
-    memory.show(id.0, keeper, &request)?;
-    if flags & abi::MAP_NONBLOCK as usize == 0 {
-        // As on Linux, a partial population is no error.
-        let _ = memory.populate(span, Access::Read);
-    }
-    Ok(0)
-}
-
 pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> Answer {
     use abi::membarrier_cmd as cmd;
     let known = [
@@ -477,6 +405,7 @@ pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> An
         cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
         cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE,
         cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+        cmd::MEMBARRIER_CMD_GET_REGISTRATIONS,
     ];
     if flags != 0 {
         return Err(Errno::EINVAL.into());
@@ -489,15 +418,21 @@ pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> An
     }
     let memory = own()?;
     let is = |command_: cmd| command == command_ as usize;
-    if is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+    let registered = memory.barriers.load(Ordering::Relaxed);
+    if is(cmd::MEMBARRIER_CMD_GET_REGISTRATIONS) {
+        return Ok(registered as usize);
+    }
+    // The registration for a command, and the commands that register, have the next bit.
+    if is(cmd::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+        || is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
         || is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)
     {
-        memory.has_barriers.store(true, Ordering::Relaxed);
+        memory.barriers.fetch_or(command as u32, Ordering::Relaxed);
         return Ok(0);
     }
     let needs_registration = is(cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
         || is(cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE);
-    if needs_registration && !memory.has_barriers.load(Ordering::Relaxed) {
+    if needs_registration && registered & (command as u32) << 1 == 0 {
         return Err(Errno::EPERM.into());
     }
     let others = quire::units::CpuSet::new();

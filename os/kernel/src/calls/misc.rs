@@ -7,8 +7,8 @@ use quire_linux::signal::status::NS_PER_TICK;
 
 use crate::disk::swap;
 use crate::isa;
-use crate::memory::{PAGE, mm, user};
-use crate::proc::{HOST_NAME, RELEASE, VERSION, total_bytes};
+use crate::memory::{PAGE, commit, mm, user};
+use crate::proc::{HOST_NAME, RELEASE, VERSION};
 use crate::task::{Answer, Thread, processes, tree};
 
 pub(super) fn uname(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
@@ -50,7 +50,7 @@ pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     let mut bytes = [0_u8; 112];
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     put(0, isa::now() / 1_000_000_000);
-    put(32, total_bytes());
+    put(32, commit::total_bytes());
     put(40, mm().phys().free_frames() * PAGE);
     let (slots, used) = swap::slots();
     put(64, slots * PAGE);
@@ -63,13 +63,17 @@ pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
 
 pub(super) fn getrusage(thread: &mut Thread, [who, out, ..]: [usize; 6]) -> Answer {
     let faults = thread.process().faults.load(Ordering::Relaxed) + thread.faults;
-    let family = thread.process().family.lock();
+    let pages = thread.process().memory().map_or(0, |memory| memory.resident_pages());
+    let mut family = thread.process().family.lock();
     let usage = match who as i32 {
         0 | 1 => {
+            let peak = &mut family.usage.resident_kib_max;
+            *peak = (*peak).max((pages * PAGE) >> 10);
             let mut usage = family.usage;
             usage.user_ns = thread.process().ran.load(Ordering::Relaxed);
             usage.minor_faults = faults;
             usage.major_faults = thread.process().major_faults.load(Ordering::Relaxed);
+            usage.waits = thread.process().waits.load(Ordering::Relaxed);
             usage
         }
         -1 => family.children_usage,

@@ -5,6 +5,7 @@
 //! from the start. **Next room**: `run`.
 
 mod advice;
+mod cached;
 mod attributes;
 mod epoll;
 mod exec;
@@ -24,7 +25,11 @@ mod node;
 mod other;
 mod pieces;
 mod poll;
+mod present;
 mod process;
+mod remap;
+mod schedule;
+mod semaphore;
 mod shm;
 mod shown;
 pub(crate) mod signal;

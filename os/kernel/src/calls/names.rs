@@ -7,7 +7,7 @@ use linux_raw_sys::general as abi;
 use quire_linux::files::{PATH_MAX, SetTime};
 use quire_linux::{Errno, Result};
 
-use super::files::answer;
+use super::files::{answer, report_size};
 use super::pieces::Pieces;
 use crate::memory::{PAGE, user};
 use crate::task::tree::with_calls;
@@ -183,7 +183,9 @@ fn set_times(
 
 pub(super) fn truncate(thread: &mut Thread, [name, length, ..]: [usize; 6]) -> Answer {
     let name = path(name)?;
-    done!(thread, |calls| calls.truncate(&name, length as i64))
+    let done = with_calls(thread, |calls| calls.truncate(&name, length as i64));
+    report_size(thread, done.err(), done)?;
+    Ok(0)
 }
 
 /// It has no flags; `faccessat2` has.
@@ -215,6 +217,7 @@ pub(super) fn umask(thread: &mut Thread, [mask, ..]: [usize; 6]) -> Answer {
 
 pub(super) fn mount(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [_, name, kind, flags, options, _] = args;
+    may_mount(thread)?;
     let kind = match kind {
         0 => Vec::new(),
         _ => user::string(kind as u64, KIND_MAX).map_err(|errno| match errno {
@@ -230,7 +233,21 @@ pub(super) fn mount(thread: &mut Thread, args: [usize; 6]) -> Answer {
     done!(thread, |calls| calls.mount(&name, &kind, flags as u64, &options))
 }
 
-pub(super) fn umount2(thread: &mut Thread, [name, ..]: [usize; 6]) -> Answer {
+/// Whether the caller may mount, and end that.
+///
+/// # Errors
+/// `EPERM`.
+fn may_mount(thread: &Thread) -> Result<()> {
+    let may = thread.process().may().can(abi::CAP_SYS_ADMIN);
+    if may { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+pub(super) fn umount2(thread: &mut Thread, [name, flags, ..]: [usize; 6]) -> Answer {
+    // MNT_FORCE, MNT_DETACH, MNT_EXPIRE, UMOUNT_NOFOLLOW.
+    if flags & !15 != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    may_mount(thread)?;
     let name = path(name)?;
     done!(thread, |calls| calls.umount2(&name))
 }

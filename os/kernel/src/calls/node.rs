@@ -8,7 +8,7 @@ use linux_raw_sys::general as abi;
 use quire::table::Sight;
 use quire_linux::{Errno, Result};
 
-use super::memory::{is_aligned, own, span};
+use super::memory::{is_aligned, own, reach, span};
 use crate::memory::{Memory, mm, user};
 use crate::task::{Answer, Process, Thread, find};
 
@@ -36,10 +36,30 @@ pub(super) fn mbind(thread: &mut Thread, args: [usize; 6]) -> Answer {
         return Err(Errno::EINVAL.into());
     }
     check(mode, named(nodes, most)?)?;
+    // As on Linux, a length that wraps round when it is rounded up is none.
+    let bytes = if bytes as u64 > u64::MAX - 4095 { 0 } else { bytes };
     let span = span(address, bytes).ok_or(Errno::EINVAL)?;
-    match mm().spaces().first_hole(own()?.space(), span) {
-        Some(_) if !span.is_empty() => Err(Errno::EFAULT.into()),
-        _ => Ok(0),
+    let (memory, is_default) = (own()?, mode & !MODIFIERS == DEFAULT);
+    if span.is_empty() {
+        return Ok(0);
+    }
+    // Holes have the policy of the process in any case.
+    if !is_default && mm().spaces().first_hole(memory.space(), span).is_some() {
+        return Err(Errno::EFAULT.into());
+    }
+    memory.policies.set(span, Some(mode as u32).filter(|_| !is_default))?;
+    Ok(0)
+}
+
+/// The node to begin at, for areas that have a policy: none does here.
+pub(super) fn set_mempolicy_home_node(_: &mut Thread, args: [usize; 6]) -> Answer {
+    let [address, bytes, node, flags, ..] = args;
+    if !is_aligned(address) || flags != 0 || node != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    match reach(address, bytes).ok_or(Errno::EINVAL)? {
+        span if span.is_empty() => Ok(0),
+        _ => Err(Errno::ENOENT.into()),
     }
 }
 
@@ -62,17 +82,19 @@ pub(super) fn get_mempolicy(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let is_wrong = flags & !(OF_NODE | AT_ADDRESS | ALLOWED) != 0
         || flags & ALLOWED != 0 && flags != ALLOWED
         || nodes != 0 && most < 1
-        || !at && address != 0;
+        || !at && address != 0 && flags & ALLOWED == 0;
     if is_wrong {
         return Err(Errno::EINVAL.into());
     }
     let mut shown = thread.process().policy.load(Ordering::Relaxed) as usize & !MODIFIERS;
-    let is_default = matches!(shown, DEFAULT | LOCAL);
     if at {
         let page = span(address & !4095, 1).ok_or(Errno::EFAULT)?;
         let memory = own()?;
         if mm().spaces().first_hole(memory.space(), page).is_some() {
             return Err(Errno::EFAULT.into());
+        }
+        if let Some(own) = memory.policies.of(page.start) {
+            shown = own as usize & !MODIFIERS;
         }
         if of_node {
             memory.physical(address as u64)?;
@@ -80,6 +102,7 @@ pub(super) fn get_mempolicy(thread: &mut Thread, args: [usize; 6]) -> Answer {
     } else if of_node && shown != INTERLEAVE {
         return Err(Errno::EINVAL.into());
     }
+    let is_default = matches!(shown, DEFAULT | LOCAL);
     if of_node {
         shown = 0;
     }
@@ -194,7 +217,8 @@ fn check(mode: usize, nodes: Nodes) -> Result<()> {
         (mode & (STATIC_NODES | RELATIVE_NODES), mode & !(STATIC_NODES | RELATIVE_NODES));
     let both = bits == STATIC_NODES | RELATIVE_NODES;
     let fits = match policy {
-        DEFAULT | LOCAL => nodes == Nodes::None && bits == 0,
+        DEFAULT => nodes == Nodes::None,
+        LOCAL => nodes == Nodes::None && bits == 0,
         PREFERRED => nodes != Nodes::Others,
         _ => nodes == Nodes::First,
     };

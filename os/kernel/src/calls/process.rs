@@ -115,6 +115,7 @@ fn copy(
     let name = *thread.task.name.lock();
     let task = Task::new(tid, process, blocked, name);
     task.inherit_cpus(&thread.task);
+    task.inherit_schedule(&thread.task);
     // A copy on the same memory must not use the same stack for signals.
     if !wanted.has(abi::CLONE_VM) || wanted.has(abi::CLONE_VFORK) {
         task.signals.lock().alt_stack = stack;
@@ -292,6 +293,7 @@ pub(super) fn wait4(thread: &mut Thread, args: [usize; 6]) -> Answer {
         -1 => Which::Any,
         0 => Which::Group(thread.process().ids.lock().group),
         pid if pid > 0 => Which::Pid(pid as u32),
+        i32::MIN => return Err(Errno::ESRCH.into()),
         group => Which::Group(group.unsigned_abs()),
     };
     let sought = Sought {
@@ -385,6 +387,7 @@ pub(super) fn getsid(thread: &mut Thread, [pid, ..]: [usize; 6]) -> Answer {
 }
 
 pub(super) fn setpgid(thread: &mut Thread, [pid, group, ..]: [usize; 6]) -> Answer {
+    let group = if group as i32 == 0 { pid } else { group };
     if (group as i32) < 0 {
         return Err(Errno::EINVAL.into());
     }
@@ -431,7 +434,7 @@ fn present() -> u32 {
 }
 
 /// The thread `tid`; 0 is the caller.
-fn task_of(thread: &Thread, tid: usize) -> Result<Arc<Task>> {
+pub(super) fn task_of(thread: &Thread, tid: usize) -> Result<Arc<Task>> {
     if tid == 0 {
         return Ok(thread.task.clone());
     }
@@ -462,6 +465,7 @@ pub(super) fn sched_setaffinity(thread: &mut Thread, [tid, bytes, from, ..]: [us
     let count = bytes.min(8);
     user::read_bytes(from as u64, &mut mask[..count])?;
     let task = task_of(thread, tid)?;
+    super::schedule::may_change(thread, &task)?;
     let cpus = u64::from_le_bytes(mask) as u32 & present();
     if cpus == 0 {
         return Err(Errno::EINVAL.into());

@@ -5,14 +5,14 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as abi;
 use quire::space::{AreaFlags, At, Backing, FileId, Request};
 use quire::units::{PageSpan, Prot, Vpn};
-use quire_linux::Errno;
 use quire_linux::files::Reserved;
+use quire_linux::{Errno, Result};
 
 use super::limit::check_limit;
 use super::memory::{is_aligned, own, span};
 use crate::isa;
 use crate::memory::{PAGE, errno, mm, reserved, user};
-use crate::task::segments::{self, MOST, PRIVATE, Segment};
+use crate::task::segments::{self, PRIVATE, Segment};
 use crate::task::tree::time;
 use crate::task::{Answer, Thread};
 
@@ -29,9 +29,6 @@ mod flag {
     pub(super) const REMOVED: u32 = 0o1000;
     pub(super) const LOCKED: u32 = 0o2000;
 }
-
-/// The largest segment (`SHMMAX`), and the most pages of all (`SHMALL`), as Linux has them.
-const BYTES_MOST: u64 = u64::MAX - (1 << 24);
 
 pub(super) fn shmget(thread: &mut Thread, [key, bytes, flags, ..]: [usize; 6]) -> Answer {
     let (key, flags, bytes) = (key as i32, flags as u32, bytes as u64);
@@ -51,7 +48,7 @@ pub(super) fn shmget(thread: &mut Thread, [key, bytes, flags, ..]: [usize; 6]) -
         if key != PRIVATE && flags & flag::CREATE == 0 {
             return Err(Errno::ENOENT.into());
         }
-        if bytes == 0 || bytes > BYTES_MOST {
+        if bytes == 0 || bytes > segments::BYTES.get() {
             return Err(Errno::EINVAL.into());
         }
         if bytes > isa::USER_END {
@@ -83,8 +80,9 @@ pub(super) fn shmat(thread: &mut Thread, [id, address, flags, ..]: [usize; 6]) -
         0 if flags & flag::REMAP != 0 => return Err(Errno::EINVAL.into()),
         0 => None,
         at if is_aligned(at) => Some(at as u64 / PAGE),
-        at if flags & flag::ROUND != 0 => Some(at as u64 / PAGE),
-        _ => return Err(Errno::EINVAL.into()),
+        _ if flags & flag::ROUND == 0 => return Err(Errno::EINVAL.into()),
+        at if (at as u64) < PAGE && flags & flag::REMAP != 0 => return Err(Errno::EINVAL.into()),
+        at => Some(at as u64 / PAGE),
     };
     let block = segment.whole.map_or(1, |order| order.pages());
     let pages = segment.bytes.div_ceil(PAGE).next_multiple_of(block);
@@ -172,7 +170,9 @@ pub(super) fn shmctl(thread: &mut Thread, [id, which, place, ..]: [usize; 6]) ->
     }
     match which {
         command::LIMITS => {
-            let limits = [BYTES_MOST, 1, MOST.into(), MOST.into(), BYTES_MOST, 0, 0, 0, 0];
+            let (bytes, pages) = (segments::BYTES.get(), segments::PAGES.get());
+            let count = segments::COUNT.get();
+            let limits = [bytes, 1, count, count, pages, 0, 0, 0, 0];
             user::write(place as u64, &limits)?;
             return Ok(highest());
         }
@@ -192,12 +192,15 @@ pub(super) fn shmctl(thread: &mut Thread, [id, which, place, ..]: [usize; 6]) ->
         command::SET => {
             let [_, uid, gid, _, _, mode] = user::read::<[u32; 6]>(place as u64)?;
             segment.check_owner(&may)?;
+            if uid == u32::MAX || gid == u32::MAX {
+                return Err(Errno::EINVAL.into());
+            }
             let mut state = segment.state.lock();
             (state.uid, state.gid, state.changed) = (uid, gid, time().seconds);
             state.mode = state.mode & !0o777 | mode & 0o777;
         }
         command::LOCK | command::UNLOCK => {
-            segment.check_owner(&may).map_err(|_| Errno::EPERM)?;
+            may_lock(thread, &segment, which == command::LOCK)?;
             // Such memory is not paged out: a lock changes only what is shown.
             let mut state = segment.state.lock();
             let locked = if which == command::LOCK { flag::LOCKED } else { 0 };
@@ -206,6 +209,31 @@ pub(super) fn shmctl(thread: &mut Thread, [id, which, place, ..]: [usize; 6]) ->
         _ => return Err(Errno::EINVAL.into()),
     }
     Ok(0)
+}
+
+/// Whether the caller may lock or unlock a segment: all that it has locked count together.
+///
+/// # Errors
+/// `EPERM` if it is not the caller's, or where no memory may be locked; `ENOMEM` beyond the limit.
+fn may_lock(thread: &Thread, segment: &Segment, locks: bool) -> Result<()> {
+    let may = thread.process().may();
+    if may.can(abi::CAP_IPC_LOCK) {
+        return Ok(());
+    }
+    let user = may.users.effective;
+    let limit = thread.process().limits.soft(abi::RLIMIT_MEMLOCK);
+    let owns = user == segment.creator_uid || user == segment.state.lock().uid;
+    if !owns || locks && limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    let mut pages = segment.bytes.div_ceil(PAGE);
+    segments::each(|_, _, other| {
+        let is_locked = other.state.lock().mode & flag::LOCKED != 0;
+        if other.id != segment.id && is_locked && other.creator_uid == user {
+            pages += other.bytes.div_ceil(PAGE);
+        }
+    });
+    if locks && pages > limit / PAGE { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 /// The highest index that is in use.

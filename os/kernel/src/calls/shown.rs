@@ -1,12 +1,14 @@
 //! `madvise` and `prctl` on the files that areas show: they make large folios of pages, or holes,
 //! and set the preferred read sizes.
 
+use linux_raw_sys::general as abi;
 use quire::arch::Arch;
 use quire::cache::FilePages;
 use quire::space::{Area, AreaFlags, Backing, Space};
 use quire::table::{MarkKind, Marks, Sight};
 use quire::units::{Order, PageSpan, Prot};
 use quire::{Collapsed, Error, Stop};
+use quire_linux::files::{Body, Description};
 use quire_linux::{Errno, Result};
 
 use super::memory::{own, pages};
@@ -16,7 +18,7 @@ use crate::memory::{Everyone, Memory, errno, mm, relieve};
 use crate::task::{Answer, Thread};
 
 /// Makes what an area shows of a file in memory a hole.
-pub(super) fn remove(area: &Area, part: PageSpan) -> Result<()> {
+pub(super) fn remove(memory: &Memory, area: &Area, part: PageSpan) -> Result<()> {
     let Backing::File { id, page } = area.backing_of(part.start) else {
         return Err(Errno::EINVAL);
     };
@@ -25,6 +27,13 @@ pub(super) fn remove(area: &Area, part: PageSpan) -> Result<()> {
     }
     if !area.flags.contains(AreaFlags::SHARED) || !area.max_prot.contains(Prot::WRITE) {
         return Err(Errno::EACCES);
+    }
+    // The seals of a file that has none yet cannot be against this: it may be written.
+    let keeper = memory.keeper(id.0).and_then(|keeper| keeper.downcast::<Description>().ok());
+    if let Some(Body::File(data)) = keeper.as_ref().map(|open| open.node().body())
+        && data.seals() & (abi::F_SEAL_WRITE | abi::F_SEAL_FUTURE_WRITE) != 0
+    {
+        return Err(Errno::EPERM);
     }
     let pages = FilePages::new(page, page + part.count());
     mm().files().punch(id, pages, &Everyone).map_err(|error| match error {

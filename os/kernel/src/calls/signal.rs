@@ -58,6 +58,8 @@ pub(crate) fn answer(thread: &mut Thread) -> Fate {
 }
 
 fn terminate(thread: &Thread, signal: Signal, core: bool) -> Fate {
+    // Memory is never dumped to a file; the status says so where the limit asks for that.
+    let core = core && thread.process().limits.soft(abi::RLIMIT_CORE) > 0;
     let status = Status::Killed { signal, core };
     exit::doom(thread.process(), status);
     Fate::Ends(status)
@@ -382,6 +384,12 @@ fn to_thread(thread: &Thread, pid: Option<usize>, tid: usize, number: usize) -> 
 
 pub(super) fn rt_sigqueueinfo(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [pid, number, info, ..] = args;
+    if number as u32 == 0 {
+        user::read::<[u8; INFO_BYTES]>(info as u64)?;
+        let process = find(pid as u32).ok_or(Errno::ESRCH)?;
+        check(thread, &process, None)?;
+        return Ok(0);
+    }
     let signal = Signal::new(number as u64)?;
     let own = pid == thread.process().pid as usize;
     let info = Info::decode(signal, &user::read::<[u8; INFO_BYTES]>(info as u64)?, own)?;

@@ -5,7 +5,7 @@ use quire_linux::{Errno, Result};
 
 use crate::isa;
 use crate::memory::user;
-use crate::task::{Answer, Resume, Stop, Thread};
+use crate::task::{Answer, Resume, Stop, Thread, find, find_task};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 
@@ -46,8 +46,26 @@ fn read(thread: &Thread, clock: usize) -> Result<u64> {
         abi::CLOCK_PROCESS_CPUTIME_ID | abi::CLOCK_THREAD_CPUTIME_ID => {
             Ok(thread.process().ran.load(Ordering::Relaxed))
         }
-        _ => Err(Errno::EINVAL),
+        other => of_process(thread, other as i32),
     }
+}
+
+/// The time that a process or a thread ran, by its clock: the number's complement, above three bits
+/// that say which clock it is (of two, or all of the time), and whether of a thread.
+///
+/// # Errors
+/// `EINVAL`.
+fn of_process(thread: &Thread, clock: i32) -> Result<u64> {
+    let (id, kind) = (!(clock >> 3), clock & 7);
+    if clock >= 0 || kind & 3 == 3 {
+        return Err(Errno::EINVAL);
+    }
+    let process = match (id, kind & 4 != 0) {
+        (0, _) => thread.process().clone(),
+        (id, true) => find_task(id as u32).ok_or(Errno::EINVAL)?.process.clone(),
+        (id, false) => find(id as u32).ok_or(Errno::EINVAL)?,
+    };
+    Ok(process.ran.load(core::sync::atomic::Ordering::Relaxed))
 }
 
 pub(super) fn clock_gettime(thread: &mut Thread, [clock, out, ..]: [usize; 6]) -> Answer {

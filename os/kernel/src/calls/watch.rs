@@ -28,6 +28,14 @@ const USER_MODE_ONLY: u32 = 1;
 
 pub(super) fn userfaultfd(thread: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
     let flags = flags as u32;
+    if flags & USER_MODE_ONLY == 0 && !thread.process().may().can(abi::CAP_SYS_PTRACE) {
+        return Err(Errno::EPERM.into());
+    }
+    make(thread, flags)
+}
+
+/// Makes a watcher, for callers that may.
+pub(super) fn make(thread: &Thread, flags: u32) -> Answer {
     if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK | USER_MODE_ONLY) != 0 {
         return Err(Errno::EINVAL.into());
     }

@@ -92,6 +92,7 @@ pub(crate) fn want(wake: &Arc<dyn Wake>, tid: u32, address: u64, access: Access)
                 tid: 0,
                 may: &quire_linux::credentials::ROOT,
                 now: Time::default(),
+                longest: u64::MAX,
                 wake,
             };
             match start(&who, reads) {

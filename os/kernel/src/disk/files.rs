@@ -173,6 +173,7 @@ pub(super) fn without_wake<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
         tid: 0,
         may: &quire_linux::credentials::ROOT,
         now: Time::default(),
+        longest: u64::MAX,
         wake: &wake,
     })
 }

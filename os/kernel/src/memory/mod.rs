@@ -13,10 +13,12 @@
 mod archive;
 mod board;
 mod canary;
+pub(crate) mod commit;
 mod files;
 mod heap;
 mod limits;
 mod map;
+mod policy;
 pub(crate) mod reserved;
 mod shared;
 mod space;

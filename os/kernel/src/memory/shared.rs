@@ -205,7 +205,6 @@ fn next_space(from: u64) -> Option<(u64, Arc<Memory>)> {
 }
 
 /// All spaces that there are now.
-#[cfg(feature = "checks")]
 pub(crate) fn spaces() -> Vec<Arc<Memory>> {
     SPACES.lock().values().filter_map(Weak::upgrade).collect()
 }

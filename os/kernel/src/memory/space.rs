@@ -4,18 +4,20 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ops::Deref;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
 use quire::hw::{FrameRun, Memory as _, Reuse};
 use quire::space::{AreaFlags, Space};
+use quire::table::Sight;
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
 use quire::{Error, Need, Pinned, Populated, Resolved, Stop};
 use quire_linux::Errno;
 use spin::Once;
 use spin::mutex::SpinMutex;
 
+use super::policy::Policies;
 use super::shared::{self, Objects};
 use super::tags::TAGS;
 use super::watchers::Watchers;
@@ -66,8 +68,12 @@ pub(crate) struct Memory {
     guards: AtomicU8,
     /// It may have guards.
     has_guards: AtomicBool,
-    /// It has registered for expedited barriers.
-    pub(crate) has_barriers: AtomicBool,
+    /// No fewer areas than it has.
+    pub(super) areas_most: AtomicU64,
+    /// The expedited barriers that it has registered for, as `membarrier` numbers these.
+    pub(crate) barriers: AtomicU32,
+    /// Where memory is to come from, for pages that have an answer of their own (`mbind`).
+    pub(crate) policies: Policies,
     /// The files that it may show.
     pub(super) shared: Objects,
     /// The watchers of its areas.
@@ -101,6 +107,7 @@ impl Memory {
         if self.has_guards() {
             child.set_has_guards();
         }
+        child.policies.inherit(&self.policies)?;
         Ok(child)
     }
 
@@ -117,7 +124,9 @@ impl Memory {
             locks_future: AtomicBool::new(false),
             guards: AtomicU8::new(0),
             has_guards: AtomicBool::new(false),
-            has_barriers: AtomicBool::new(false),
+            areas_most: AtomicU64::new(u64::MAX / 2),
+            barriers: AtomicU32::new(0),
+            policies: Policies::default(),
             shared: objects,
             watchers: Watchers::default(),
             number,
@@ -155,6 +164,17 @@ impl Memory {
     /// Notes that it may have guards, from now on, and its children as well.
     pub(crate) fn set_has_guards(&self) {
         self.has_guards.store(true, Ordering::Relaxed);
+    }
+
+    /// The pages that its tables show.
+    pub(crate) fn resident_pages(&self) -> u64 {
+        let mut pages = 0;
+        mm().spaces().runs(self.space(), ALL, &mut |seen| {
+            if matches!(seen.what, Sight::Leaf { .. }) {
+                pages += seen.pages.count();
+            }
+        });
+        pages
     }
 
     /// Its number among all spaces; no other has it later.

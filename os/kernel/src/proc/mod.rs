@@ -40,6 +40,7 @@ mod net;
 mod pagemap;
 mod pools;
 mod scan;
+mod settings;
 mod process;
 mod smaps;
 mod split;
@@ -55,7 +56,7 @@ use linux_raw_sys::general as abi;
 use quire_linux::Result;
 use quire_linux::files::{Caller, Tree};
 
-pub(crate) use system::{HOST_NAME, RELEASE, VERSION, total_bytes};
+pub(crate) use system::{HOST_NAME, RELEASE, VERSION};
 
 /// Lets `/proc` and `/sys` begin. `command_line` is the kernel's.
 ///

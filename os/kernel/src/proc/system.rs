@@ -2,26 +2,24 @@
 
 use core::sync::atomic::Ordering;
 
-use quire::cache::{FILE_PAGES_MAX, File, FilePages, Store};
+use quire::cache::Store;
 use quire::limits::{GROUP_ORDER, ORDERS};
 use quire::phys::Mobility;
 use quire::stats::Event;
+use quire_linux::Result;
 use quire_linux::files::{self, Caller, Text};
 use quire_linux::signal::status::NS_PER_TICK;
-use quire_linux::text::number;
-use quire_linux::{Errno, Result};
 use spin::Once;
 
 use super::frames::{self, Census};
-use super::net::{NET, kept};
 use super::process::own;
 use super::table::{Is, Row};
 use super::thp::{self, BLOCK};
-use super::{cpuinfo, interrupts, pools};
+use super::{cpuinfo, interrupts, pools, settings};
 use crate::disk::swap;
 use crate::isa::{self, STACK_BYTES};
-use crate::memory::{self, PAGE, mm};
-use crate::task::{IDS_MAX, compact, processes, queue, tree::tree};
+use crate::memory::{self, PAGE, commit, mm};
+use crate::task::{processes, queue, tree::tree};
 
 /// The answer of `uname -r`. Programs derive features from it.
 pub(crate) const RELEASE: &str = "6.12.0-quire";
@@ -31,18 +29,11 @@ pub(crate) const VERSION: &str = concat!("Quire ", env!("CARGO_PKG_VERSION"));
 pub(crate) const HOST_NAME: &str = "quire";
 
 static COMMAND_LINE: Once<&'static str> = Once::new();
-/// Bytes of RAM that programs and the heap can have.
-static TOTAL: Once<u64> = Once::new();
 
 /// Stores the values that never change.
 pub(super) fn init(command_line: &'static str) {
     COMMAND_LINE.call_once(|| command_line);
-    TOTAL.call_once(|| mm().phys().free_frames() * PAGE + memory::taken_bytes());
-}
-
-/// Bytes of RAM that programs and the heap can have.
-pub(crate) fn total_bytes() -> u64 {
-    TOTAL.get().copied().unwrap_or(0)
+    commit::set_total(mm().phys().free_frames() * PAGE + memory::taken_bytes());
 }
 
 /// The files besides the processes.
@@ -62,7 +53,7 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "mounts", is: Is::Link(|_, _, _| super::table::link(format_args!("self/mounts"))) },
     Row { name: "stat", is: Is::Text(stat) },
     Row { name: "swaps", is: Is::Text(swaps) },
-    Row { name: "sys", is: Is::Table(SETTINGS) },
+    Row { name: "sys", is: Is::Table(settings::ROWS) },
     Row { name: "sysvipc", is: Is::Table(SYSV) },
     Row { name: "uptime", is: Is::Text(uptime) },
     Row { name: "version", is: Is::Text(version) },
@@ -74,119 +65,6 @@ const FILE_SYSTEMS: &[u8] =
 const SWAPS: &[u8] = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
 const SYSV: &[Row<()>] = &[Row { name: "shm", is: Is::Text(super::sysvipc::show) }];
-
-const SETTINGS: &[Row<()>] = &[
-    Row { name: "kernel", is: Is::Table(KERNEL) },
-    Row { name: "vm", is: Is::Table(MEMORY) },
-    Row { name: "fs", is: Is::Table(FILES) },
-    Row { name: "net", is: Is::Table(NET) },
-];
-
-/// A line that never changes.
-macro_rules! fixed {
-    ($name:literal, $($line:tt)*) => {
-        Row { name: $name, is: Is::Text(|_, _, out| out.print(format_args!($($line)*))) }
-    };
-}
-
-const KERNEL: &[Row<()>] = &[
-    fixed!("ostype", "Linux\n"),
-    fixed!("osrelease", "{RELEASE}\n"),
-    fixed!("version", "{VERSION}\n"),
-    fixed!("hostname", "{HOST_NAME}\n"),
-    fixed!("domainname", "(none)\n"),
-    fixed!("pid_max", "{IDS_MAX}\n"),
-    fixed!("threads-max", "{IDS_MAX}\n"),
-    fixed!("cap_last_cap", "40\n"),
-    fixed!("ngroups_max", "65536\n"),
-    fixed!("overflowuid", "65534\n"),
-    fixed!("overflowgid", "65534\n"),
-    fixed!("shmmax", "{}\n", u64::MAX - (1 << 24)),
-    fixed!("shmall", "{}\n", u64::MAX - (1 << 24)),
-    fixed!("shmmni", "{}\n", crate::task::segments::MOST),
-    fixed!("sched_rt_runtime_us", "950000\n"),
-    fixed!("core_pattern", "core\n"),
-    fixed!("randomize_va_space", "0\n"),
-    fixed!("tainted", "0\n"),
-];
-
-const MEMORY: &[Row<()>] = &[
-    kept!("overcommit_memory", 1, 2),
-    kept!("overcommit_ratio", 50, i32::MAX as u64),
-    fixed!("max_map_count", "{}\n", i32::MAX),
-    fixed!("mmap_min_addr", "{PAGE}\n"),
-    Row { name: "nr_hugepages", is: Is::Setting(pools::usual, pools::set_usual) },
-    Row { name: "nr_hugepages_mempolicy", is: Is::Setting(pools::usual, pools::set_usual) },
-    Row { name: "nr_overcommit_hugepages", is: Is::Setting(pools::most, pools::set_most) },
-    Row { name: "swappiness", is: Is::Setting(swappiness, set_swappiness) },
-    Row { name: "drop_caches", is: Is::Setting(|_, _, out| out.push(b"0\n"), drop_caches) },
-    Row { name: "compact_memory", is: Is::Action(compact_memory) },
-    Row { name: "compaction_proactiveness", is: Is::Setting(proactiveness, set_proactiveness) },
-    Row { name: "extfrag_threshold", is: Is::Setting(extfrag, set_extfrag) },
-];
-
-const FILES: &[Row<()>] = &[
-    fixed!("file-max", "{}\n", i64::MAX),
-    fixed!("nr_open", "{}\n", files::LIMIT_MAX),
-    fixed!("pipe-max-size", "{}\n", files::CAPACITY),
-];
-
-/// Drops clean pages that can be read again from a disk and have no other reference: 1 asks for
-/// pages, 2 for descriptions of files, of which none is cached, and 4 for silence.
-fn drop_caches(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    let what = number(bytes)?;
-    if !(1..=4).contains(&what) {
-        return Err(Errno::EINVAL);
-    }
-    for id in mm().files().ids().filter(|_| what & 1 != 0) {
-        let stored = mm().files().get(id).and_then(File::store);
-        if matches!(stored, Some(Store::ReadOnly | Store::ReadWrite)) {
-            // It may be closed meanwhile.
-            let _ = mm().files().drop_clean(id, FilePages::new(0, FILE_PAGES_MAX));
-        }
-    }
-    Ok(())
-}
-
-fn swappiness(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().policy().swappiness()))
-}
-
-fn set_swappiness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    let wanted = u32::try_from(number(bytes)?).map_err(|_| Errno::EINVAL)?;
-    mm().policy().set_swappiness(wanted).map_err(|_| Errno::EINVAL)
-}
-
-/// Moves folios until no more large blocks can be had.
-fn compact_memory(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    if number(bytes)? != 1 {
-        return Err(Errno::EINVAL);
-    }
-    compact::all();
-    Ok(())
-}
-
-fn proactiveness(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", compact::PROACTIVENESS.load(Ordering::Relaxed)))
-}
-
-fn set_proactiveness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    let wanted = number(bytes)?;
-    if wanted > 100 {
-        return Err(Errno::EINVAL);
-    }
-    compact::PROACTIVENESS.store(wanted as u32, Ordering::Relaxed);
-    Ok(())
-}
-
-fn extfrag(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().policy().extfrag_threshold()))
-}
-
-fn set_extfrag(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    let wanted = u32::try_from(number(bytes)?).map_err(|_| Errno::EINVAL)?;
-    mm().policy().set_extfrag_threshold(wanted).map_err(|_| Errno::EINVAL)
-}
 
 fn command_line(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("{}\n", COMMAND_LINE.get().copied().unwrap_or_default()))
@@ -388,7 +266,7 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let heap = memory::taken_bytes() + census.nodes * PAGE;
     let mapped = (census.pages() - census.of_files) * PAGE;
     let [files, shared] = FileBytes::take();
-    let total = total_bytes();
+    let total = commit::total_bytes();
     let (swap_all, swap_free, swap_cached) = swap_bytes();
     let lines = [
         ("MemTotal", total),
@@ -418,8 +296,8 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("SUnreclaim", heap),
         ("KernelStack", (isa::cpu_count() * STACK_BYTES) as u64),
         ("PageTables", census.tables * PAGE),
-        ("CommitLimit", total),
-        ("Committed_AS", mapped),
+        ("CommitLimit", commit::limit_bytes()),
+        ("Committed_AS", commit::promised_pages() * PAGE),
         ("VmallocTotal", 0),
         ("VmallocUsed", 0),
         ("VmallocChunk", 0),

@@ -9,7 +9,7 @@ use quire_linux::signal::status::Status;
 use quire_linux::signal::{Flags, Handler, Info, Signal};
 
 use super::{Process, Thread, futex, process, send};
-use crate::memory::{self, user};
+use crate::memory::{self, PAGE, user};
 
 /// All threads of a process are to end, and it with them, as `status`. The first to say so decides.
 pub(crate) fn doom(process: &Process, status: Status) {
@@ -23,6 +23,7 @@ pub(crate) fn doom(process: &Process, status: Status) {
 /// A thread ends. If its process has others, these go on; `status` counts for the last.
 pub(crate) fn end(thread: Box<Thread>, status: Status) {
     let task = thread.task.clone();
+    futex::give_up(&task);
     let address = task.clear_tid.load(Ordering::Relaxed);
     if address != 0 && task.process.threads.lock().len() > 1 {
         // A bad address is the program's own loss.
@@ -31,6 +32,7 @@ pub(crate) fn end(thread: Box<Thread>, status: Status) {
     }
     // A later wake at that word, perhaps in another space there, means another thread.
     thread.resume.leave();
+    task.process.faults.fetch_add(thread.faults, Ordering::Relaxed);
     drop(thread);
     if process::delist(&task) {
         bury(&task.process, status);
@@ -44,6 +46,8 @@ fn bury(process: &Arc<Process>, status: Status) {
     let table = core::mem::replace(&mut *process.files.lock(), Arc::new(Table::new()));
     drop(table);
     process.give_back();
+    super::semaphores::undo(process);
+    note_usage(process);
     let memory = process.memory.lock().take();
     memory::switch(None);
     drop(memory);
@@ -71,6 +75,25 @@ fn bury(process: &Arc<Process>, status: Status) {
     }
     let _ = send::to_process(&parent, status.info(process.pid as i32, 0, &usage));
     parent.child_news.wake();
+}
+
+/// Faults up to which the memory that a process brought in is not counted page by page at its end.
+const FEW_FAULTS: u64 = 256;
+
+/// Sums up what a process used, for its parent. Of a short life, its faults tell enough.
+fn note_usage(process: &Process) {
+    let faults = process.faults.load(Ordering::Relaxed);
+    let resident = match process.memory() {
+        Some(memory) if faults > FEW_FAULTS => memory.resident_pages(),
+        _ => faults,
+    };
+    let mut family = process.family.lock();
+    let usage = &mut family.usage;
+    usage.user_ns = process.ran.load(Ordering::Relaxed);
+    usage.minor_faults = faults;
+    usage.major_faults = process.major_faults.load(Ordering::Relaxed);
+    usage.waits = process.waits.load(Ordering::Relaxed);
+    usage.resident_kib_max = usage.resident_kib_max.max((resident * PAGE) >> 10);
 }
 
 /// The process that adopts the children of `process`: its next ancestor that asked for that, or the

@@ -167,3 +167,51 @@ pub(crate) fn requeue(
     }
     Ok(woken + moved)
 }
+
+/// The most locks that the end of a thread gives up: a list may be a circle.
+const ROBUST_MOST: usize = 2048;
+
+/// Bits of the word of a lock: its owner's number, and that this has ended. (A third one says that
+/// threads wait.)
+const OWNER: u32 = 0x3fff_ffff;
+const OWNER_DIED: u32 = 0x4000_0000;
+
+/// Gives up the locks of a thread that ends: the next owner learns that it must set things right.
+/// The list is the program's own; where it leads nowhere, the rest is left.
+pub(super) fn give_up(task: &Task) {
+    let head = task.robust.swap(0, Ordering::Relaxed);
+    let Ok([first, offset, pending]) = user::read::<[u64; 3]>(head) else { return };
+    let mut next = first & !1;
+    for _ in 0..ROBUST_MOST {
+        if next == head || next == 0 {
+            break;
+        }
+        let entry = next;
+        // The link first: the next owner may change it.
+        let link = user::read::<u64>(entry);
+        if entry != pending & !1 {
+            give_up_one(task, entry.wrapping_add(offset));
+        }
+        match link {
+            Ok(link) => next = link & !1,
+            Err(_) => break,
+        }
+    }
+    if pending & !1 != 0 {
+        give_up_one(task, (pending & !1).wrapping_add(offset));
+    }
+}
+
+/// Marks one lock, if it is the thread's. One waiter is woken in any case: it may have said just
+/// now that it waits.
+fn give_up_one(task: &Task, address: u64) {
+    let Ok(word) = user::read::<u32>(address) else { return };
+    if word & OWNER != task.tid || user::write(address, &(word & !OWNER | OWNER_DIED)).is_err() {
+        return;
+    }
+    for private in [false, true] {
+        if let Ok(key) = key(address, private) {
+            wake(key, 1, u32::MAX);
+        }
+    }
+}

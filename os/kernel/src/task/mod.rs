@@ -35,6 +35,7 @@ mod process;
 pub(crate) mod queue;
 pub(crate) mod reclaim;
 pub(crate) mod segments;
+pub(crate) mod semaphores;
 pub(crate) mod send;
 mod thread;
 pub(crate) mod timer;

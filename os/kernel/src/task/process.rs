@@ -62,6 +62,8 @@ pub(crate) struct Process {
     pub(crate) attributes: Attributes,
     /// Faults of its threads that had to wait for a device.
     pub(crate) major_faults: AtomicU64,
+    /// How often its threads waited.
+    pub(crate) waits: AtomicU64,
     /// Its limits.
     pub(crate) limits: Limits,
     /// Its users, groups and capabilities; see [`may`](Self::may).
@@ -177,6 +179,7 @@ impl Process {
             policy: AtomicU32::new(from.map_or(0, |from| from.policy.load(Ordering::Relaxed))),
             attributes: from.map_or_else(Attributes::new, |from| from.attributes.copy()),
             major_faults: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
             limits: from.map_or_else(Limits::new, |from| from.limits.copy()),
             may: SpinMutex::new(
                 from.map_or_else(|| Arc::new(Credentials::root()), |from| from.may()),

@@ -9,7 +9,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use linux_raw_sys::general as abi;
 use quire::units::Order;
@@ -17,12 +17,24 @@ use quire_linux::credentials::Credentials;
 use quire_linux::{Errno, Result};
 use spin::mutex::SpinMutex;
 
-use crate::memory::{Keeper, attachments, new_segment};
+use crate::memory::commit::Number;
+use crate::memory::{Keeper, PAGE, attachments, new_segment};
 
 /// The most segments (`SHMMNI`).
 pub(crate) const MOST: u32 = 4096;
 /// Bits of an id that are the index.
 const INDEX_BITS: u32 = 15;
+/// The highest limit of their number (`IPCMNI`).
+pub(crate) const MOST_EVER: u32 = 1 << INDEX_BITS;
+
+/// `shmmax`, `shmall` and `shmmni`: the bytes of a segment, the pages and the number of all.
+pub(crate) static BYTES: Number = Number::new(u64::MAX - (1 << 24), u64::MAX);
+pub(crate) static PAGES: Number = Number::new(u64::MAX - (1 << 24), u64::MAX);
+pub(crate) static COUNT: Number = Number::new(MOST as u64, MOST_EVER as u64);
+
+/// `shm_next_id`: the next segment gets this id, if it is free; below 0, any.
+pub(crate) static NEXT_ID: AtomicI32 = AtomicI32::new(-1);
+
 /// The key of segments that only their id leads to.
 pub(crate) const PRIVATE: i32 = 0;
 
@@ -115,10 +127,10 @@ static TABLE: SpinMutex<BTreeMap<u32, Slot>> = SpinMutex::new(BTreeMap::new());
 /// The segment with this id, and its key; whether it was removed.
 ///
 /// # Errors
-/// `EINVAL`; `EIDRM` when another has its place now.
+/// `EINVAL`, also when another has its place now.
 pub(crate) fn by_id(id: u32) -> Result<(Arc<Segment>, i32, bool)> {
     let (segment, key, is_removed) = by_index(id & ((1 << INDEX_BITS) - 1))?;
-    if segment.id == id { Ok((segment, key, is_removed)) } else { Err(Errno::EIDRM) }
+    if segment.id == id { Ok((segment, key, is_removed)) } else { Err(Errno::EINVAL) }
 }
 
 /// The same for the index alone.
@@ -180,8 +192,22 @@ pub(crate) fn make(
         return Err(Errno::EEXIST);
     }
     table.retain(|_, slot| slot.segment().is_some());
-    let index = (0..MOST).find(|index| !table.contains_key(index)).ok_or(Errno::ENOSPC)?;
-    let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed) & 0x7fff;
+    let taken: u64 =
+        table.values().filter_map(Slot::segment).map(|it| it.bytes.div_ceil(PAGE)).sum();
+    if table.len() as u64 >= COUNT.get() || taken + bytes.div_ceil(PAGE) > PAGES.get() {
+        return Err(Errno::ENOSPC);
+    }
+    let wanted = u32::try_from(NEXT_ID.swap(-1, Ordering::Relaxed)).ok();
+    let is_free = |index: &u32| !table.contains_key(index);
+    let asked = wanted.filter(|id| is_free(&(id & (MOST_EVER - 1))));
+    let index = match asked {
+        Some(id) => id & (MOST_EVER - 1),
+        None => (0..MOST_EVER).find(is_free).ok_or(Errno::ENOSPC)?,
+    };
+    let sequence = match wanted {
+        Some(id) => id >> INDEX_BITS,
+        None => SEQUENCE.fetch_add(1, Ordering::Relaxed) & 0x7fff,
+    };
     let segment = Segment {
         id: sequence << INDEX_BITS | index,
         bytes,

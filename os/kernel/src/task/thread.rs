@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use linux_raw_sys::general as abi;
 use quire::units::CpuId;
 use quire_linux::signal::{AltStack, Pending, Set};
 use quire_linux::watch::Notice;
@@ -102,6 +103,8 @@ pub(crate) struct Task {
     pub(crate) signals: SpinMutex<TaskSignals>,
     /// The address at which its end writes zero and wakes a futex waiter; 0 is nowhere.
     pub(crate) clear_tid: AtomicU64,
+    /// The address of its list of locks that its end gives up; 0 is nowhere.
+    pub(crate) robust: AtomicU64,
     pub(crate) name: SpinMutex<[u8; 16]>,
     /// It was woken since its call began.
     token: AtomicBool,
@@ -111,6 +114,8 @@ pub(crate) struct Task {
     cpus: AtomicU32,
     /// It is to end.
     pub(crate) doomed: AtomicBool,
+    /// Its class of scheduling, and its priority there; they are kept and shown.
+    pub(crate) schedule: SpinMutex<(u32, u32)>,
 }
 
 /// A thread's signals.
@@ -133,11 +138,13 @@ impl Task {
             process,
             signals: SpinMutex::new(signals),
             clear_tid: AtomicU64::new(0),
+            robust: AtomicU64::new(0),
             name: SpinMutex::new(name),
             token: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             cpus: AtomicU32::new(EVERYWHERE),
             doomed: AtomicBool::new(false),
+            schedule: SpinMutex::new((0, 0)),
         })
     }
 
@@ -173,6 +180,14 @@ impl Task {
     /// It may run where `other` may.
     pub(crate) fn inherit_cpus(&self, other: &Self) {
         self.cpus.store(other.cpus(), Ordering::SeqCst);
+    }
+
+    /// It is scheduled as `other` is, or as usual where that says so for children.
+    pub(crate) fn inherit_schedule(&self, other: &Self) {
+        let (class, priority) = *other.schedule.lock();
+        if class & abi::SCHED_RESET_ON_FORK == 0 {
+            *self.schedule.lock() = (class, priority);
+        }
     }
 
     /// From now on it runs on `cpus` only, of which one must be there. It leaves another CPU at

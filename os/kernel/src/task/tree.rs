@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use linux_raw_sys::general as abi;
 use quire_linux::files::{Caller, Calls, Console, Devices, Here, Keys, Screen, Table, Time, Tree};
 use quire_linux::signal::{Info, Signal};
 use spin::Once;
@@ -85,6 +86,7 @@ pub(crate) fn with_calls<T>(thread: &Thread, action: impl FnOnce(&Calls<'_>) -> 
     let (table, here): (Arc<Table>, Arc<Here>) = (process.files(), process.here.lock().clone());
     let (wake, may) = (thread.waker(), process.may());
     let (pid, tid) = (process.pid, thread.task.tid);
-    let who = Caller { pid, tid, may: &may, now: time(), wake: &wake };
+    let longest = process.limits.soft(abi::RLIMIT_FSIZE);
+    let who = Caller { pid, tid, may: &may, now: time(), longest, wake: &wake };
     action(&Calls { tree: tree(), table: &table, here: &here, who: &who })
 }

@@ -78,6 +78,7 @@ fn with_caller<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
         tid: 1,
         may: &crate::credentials::ROOT,
         now: Time::default(),
+        longest: u64::MAX,
         wake: &wake,
     })
 }

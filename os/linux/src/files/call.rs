@@ -27,6 +27,8 @@ pub struct Caller<'a> {
     pub may: &'a Credentials,
     /// The time, for the files it changes.
     pub now: Time,
+    /// The most bytes that it may make a file have (`RLIMIT_FSIZE`).
+    pub longest: u64,
     /// The waiter to wake when a call that was [`Halt::Blocked`] may go on.
     pub wake: &'a Arc<dyn Wake>,
 }

@@ -305,6 +305,9 @@ impl Data {
         let end = {
             let mut state = self.state.lock();
             let before = state.length;
+            if bytes.end > before && state.seals & raw::F_SEAL_GROW != 0 {
+                return Err(Errno::EPERM);
+            }
             if grows && bytes.end > before {
                 self.grow(&mut state, bytes.end)?;
             }
@@ -433,21 +436,22 @@ fn read_steps(
     Ok(done)
 }
 
-/// Writes all that `source` has left, at `offset` or else at the end of the file. Says how many
-/// bytes these were, and the offset behind the last. A long write is done in parts, between which
-/// others may write, too.
+/// Writes all that `source` has left, at `offset` or else at the end of the file, but not beyond
+/// `longest`. Says how many bytes these were, and the offset behind the last. A long write is done
+/// in parts, between which others may write, too.
 ///
 /// # Errors
 /// As [`Data::write_at`], and the source's, when nothing was written.
 pub fn write_from(
     data: &Data,
     offset: Option<u64>,
+    longest: u64,
     source: &mut dyn Source,
 ) -> Result<(usize, u64)> {
     let mut done = 0;
     let mut end = offset.unwrap_or_default();
     while source.left() > 0 {
-        match write_part(data, offset.map(|_| end), source) {
+        match write_part(data, offset.map(|_| end), longest, source) {
             Ok((0, _)) => break,
             Ok((count, at)) => {
                 done += count;
@@ -459,18 +463,24 @@ pub fn write_from(
     Ok((done, end))
 }
 
-fn write_part(data: &Data, offset: Option<u64>, source: &mut dyn Source) -> Result<(usize, u64)> {
-    if offset.is_some_and(|offset| offset >= LENGTH_MAX) {
+fn write_part(
+    data: &Data,
+    offset: Option<u64>,
+    longest: u64,
+    source: &mut dyn Source,
+) -> Result<(usize, u64)> {
+    let start = offset.unwrap_or_else(|| data.len());
+    if start >= longest.min(LENGTH_MAX) {
         return Err(Errno::EFBIG);
     }
+    let most = usize::try_from(longest - start).unwrap_or(usize::MAX);
     if source.left() <= SMALL {
         let mut bytes = [0; SMALL];
-        let count = source.take(&mut bytes)?;
+        let count = source.take(&mut bytes[..SMALL.min(most)])?;
         return data.write_at(offset, &bytes[..count]);
     }
-    let start = offset.unwrap_or_else(|| data.len());
     let room = PIECE - (start % PAGE) as usize;
-    let mut bytes = zeroes(room.min(source.left()))?;
+    let mut bytes = zeroes(room.min(source.left()).min(most))?;
     let count = source.take(&mut bytes)?;
     data.write_at(offset, &bytes[..count])
 }

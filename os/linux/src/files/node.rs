@@ -99,7 +99,7 @@ pub struct Meta {
     pub gid: u32,
     /// How many names it has; of a directory, also how many `..` lead to it.
     pub links: u32,
-    /// Last read; only set when asked to.
+    /// Last read, as [`Node::note_access`] notes it.
     pub accessed: Time,
     /// Last change of the contents.
     pub modified: Time,
@@ -125,6 +125,8 @@ struct Up {
     name: Arc<[u8]>,
     /// Whether another tree begins here, so that the name must stay.
     mounted: bool,
+    /// It has no name any more; `..` still leads from it to the directory above.
+    removed: bool,
 }
 
 /// The writers of a node.
@@ -170,7 +172,8 @@ impl Node {
     }
 
     fn of_parts(inode: u64, volume: u32, body: Body, fixed: Fixed, meta: Meta) -> Arc<Self> {
-        let up = Up { above: Above::Nothing, name: Arc::from(&b""[..]), mounted: false };
+        let up =
+            Up { above: Above::Nothing, name: Arc::from(&b""[..]), mounted: false, removed: false };
         let (meta, up) = (SpinMutex::new(meta), SpinMutex::new(up));
         Arc::new(Self { inode, volume, body, fixed, meta, up })
     }
@@ -370,13 +373,25 @@ impl Node {
         meta.changed = now;
     }
 
+    /// Notes that its contents were read. As with Linux's `relatime`, a time that is later than the
+    /// last change stays for a day.
+    pub(super) fn note_access(&self, now: Time) {
+        const DAY: i64 = 24 * 60 * 60;
+        let mut meta = self.meta.lock();
+        let at = meta.accessed;
+        let is_old = at <= meta.modified || at <= meta.changed || now.seconds - at.seconds >= DAY;
+        if is_old && matches!(self.fixed, Fixed::No) {
+            meta.accessed = now;
+        }
+    }
+
     /// Notes that its contents changed.
     pub(super) fn touch(&self, now: Time) {
         self.note(now, |meta| meta.modified = now);
     }
 
-    /// The directory above this one; the root is above itself. A directory that was removed has
-    /// none.
+    /// The directory above this one, or above its place before it was removed; the root is above
+    /// itself.
     pub fn parent(self: &Arc<Self>) -> Option<Arc<Self>> {
         let above = self.up.lock().above.clone();
         match above {
@@ -385,6 +400,11 @@ impl Node {
             Above::Weak(node) => node.upgrade(),
             Above::Strong(node) => Some(node),
         }
+    }
+
+    /// Whether it was removed.
+    pub(super) fn is_removed(&self) -> bool {
+        self.up.lock().removed
     }
 
     /// Its name in the directory above it, if it is a directory.
@@ -417,9 +437,9 @@ impl Node {
         match above {
             Some((node, name)) => {
                 up.above = Above::Weak(Arc::downgrade(node));
-                up.name = name.clone();
+                (up.name, up.removed) = (name.clone(), false);
             }
-            None => up.above = Above::Nothing,
+            None => up.removed = true,
         }
     }
 }

@@ -125,6 +125,7 @@ impl Description {
                 let mut position = self.position.lock();
                 let moved = data::read_to(file, position.offset, count, sink)?;
                 position.offset += moved as u64;
+                self.note_access(who);
                 Ok(moved)
             }
             Body::Stored(file) => {
@@ -164,11 +165,29 @@ impl Description {
         self.check_seekable()?;
         match self.node.body() {
             Body::Device(device) => device.read(who, true, count, sink),
-            Body::File(file) => Ok(data::read_to(file, offset, count, sink)?),
+            Body::File(file) => {
+                let moved = data::read_to(file, offset, count, sink)?;
+                self.note_access(who);
+                Ok(moved)
+            }
             Body::Stored(file) => Ok(stored::read_to(who, &**file, offset, count, sink)?),
             Body::Block(block) => Ok(stored::read_to(who, &**block, offset, count, sink)?),
             Body::Generated(file) => Ok(self.read_generated(who, &**file, offset, count, sink)?),
             _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    /// Notes that the contents were read, or shown to a program.
+    pub fn note_access(&self, who: &Caller<'_>) {
+        if self.flags() & raw::O_NOATIME == 0 {
+            self.node.note_access(who.now);
+        }
+    }
+
+    /// Notes that a program changed the contents through an area.
+    pub fn note_change(&self, who: &Caller<'_>) {
+        if self.node.check_changeable().is_ok() {
+            self.node.touch(who.now);
         }
     }
 
@@ -188,7 +207,7 @@ impl Description {
             Body::File(file) => {
                 let mut position = self.position.lock();
                 let offset = Some(position.offset).filter(|_| !self.appends());
-                let (moved, end) = data::write_from(file, offset, source)?;
+                let (moved, end) = data::write_from(file, offset, who.longest, source)?;
                 if moved > 0 {
                     position.offset = end;
                     self.node.touch(who.now);
@@ -228,7 +247,7 @@ impl Description {
             Body::Device(device) => Ok(device.write(source)?),
             Body::File(file) => {
                 let offset = Some(offset).filter(|_| !self.appends());
-                let (moved, _) = data::write_from(file, offset, source)?;
+                let (moved, _) = data::write_from(file, offset, who.longest, source)?;
                 if moved > 0 {
                     self.node.touch(who.now);
                 }

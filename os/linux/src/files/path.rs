@@ -258,6 +258,9 @@ pub fn path_of(dir: &Arc<Node>) -> Result<Vec<u8>> {
     let mut at = dir.clone();
     let mut length = 0;
     while !at.is_root() {
+        if at.is_removed() {
+            return Err(Errno::ENOENT);
+        }
         let name = at.name();
         length += name.len() + 1;
         if length >= PATH_MAX {

@@ -367,7 +367,7 @@ impl Tree {
     pub fn fill_dev(&self, who: &Caller<'_>) -> Result<()> {
         let now = who.now;
         let dev = self.make_missing(who, b"/dev", 0o755)?;
-        self.make_missing(who, b"/dev/shm", 0o755)?;
+        self.make_missing(who, b"/dev/shm", 0o1777)?;
         let add = |name: &str, node: Arc<Node>| {
             let spot = self.walk(who, &dev, name.as_bytes(), false)?;
             match self.link_new(&spot, &node, now) {

@@ -337,7 +337,8 @@ mod tests {
     fn read(queue: &Queue, count: usize) -> Outcome<Vec<u8>> {
         let wake: Arc<dyn Wake> = Arc::new(Count::default());
         let may = &crate::credentials::ROOT;
-        let who = Caller { pid: 1, tid: 1, may, now: Time::default(), wake: &wake };
+        let who =
+            Caller { pid: 1, tid: 1, may, now: Time::default(), longest: u64::MAX, wake: &wake };
         let mut bytes = Vec::new();
         queue.read(&who, true, count, &mut bytes, &mut |_| Ok(9)).map(|_| bytes)
     }

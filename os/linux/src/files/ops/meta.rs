@@ -268,6 +268,9 @@ impl Calls<'_> {
     fn set_length(&self, node: &Node, length: i64) -> Result<()> {
         let length = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
         match node.body() {
+            Body::File(file) if length > self.who.longest && length > file.len() => {
+                return Err(Errno::EFBIG);
+            }
             Body::File(file) => file.truncate(length)?,
             // Shells open generated files with O_TRUNC, and truncate them: nothing is lost.
             Body::Generated(_) => return Ok(()),
@@ -306,6 +309,9 @@ impl Calls<'_> {
             _ => return Err(Errno::ENODEV),
         };
         let bytes = offset as u64..end;
+        if !is_hole && end > self.who.longest && end > file.len() {
+            return Err(Errno::EFBIG);
+        }
         if is_hole {
             file.punch(bytes)?;
         } else {

@@ -116,7 +116,8 @@ impl Calls<'_> {
         let node = self.tree.make_nameless(reserved, seals, mode, self.who.now)?;
         self.who.own(&node);
         let place = Some((self.tree.root().clone(), Arc::from(&shown[..])));
-        let open = Arc::new(Description::new(node, place, raw::O_RDWR, None));
+        let status = raw::O_RDWR | raw::O_LARGEFILE;
+        let open = Arc::new(Description::new(node, place, status, None));
         self.table.add(open, flags & raw::MFD_CLOEXEC != 0, 0)
     }
 

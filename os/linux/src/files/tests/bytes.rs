@@ -37,7 +37,7 @@ proptest! {
             match step {
                 Step::Write(at, bytes) => {
                     let end = at as usize + bytes.len();
-                    let wrote = write_from(&data, Some(at), &mut &bytes[..]);
+                    let wrote = write_from(&data, Some(at), u64::MAX, &mut &bytes[..]);
                     prop_assert_eq!(wrote, Ok((bytes.len(), end as u64)));
                     model.resize(model.len().max(end), 0);
                     model[at as usize..end].copy_from_slice(&bytes);

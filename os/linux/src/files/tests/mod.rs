@@ -88,7 +88,7 @@ impl World {
     }
 
     pub(crate) fn who(&self) -> Caller<'_> {
-        Caller { pid: 10, tid: 11, may: &ROOT, now: NOW, wake: &self.wake }
+        Caller { pid: 10, tid: 11, may: &ROOT, now: NOW, longest: u64::MAX, wake: &self.wake }
     }
 
     /// Makes system calls as the process.
