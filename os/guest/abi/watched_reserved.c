@@ -105,7 +105,7 @@ static const char *missing(void)
     return shared ? shared : own;
 }
 
-/* What one mapping of the file has, another takes over when its watcher says so. */
+/* A folio that one mapping of the file has: another takes it over when its watcher says so. */
 static const char *minor(void)
 {
     CHECK(set_pool(1));

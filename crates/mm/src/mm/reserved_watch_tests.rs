@@ -72,7 +72,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the model knows of a block.
+/// A block, as far as the model knows it.
 #[derive(Clone, Default, Debug)]
 struct Block {
     /// The first words of its first pages, where there is a folio.

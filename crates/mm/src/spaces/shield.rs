@@ -37,8 +37,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::NoArea`] with the first page that is not watched so; [`Error::Invalid`] for pages
-    /// that programs may not map, and where the span ends within a reserved folio; [`Error::NoMemory`] when a large leaf must be split, or a table
-    /// for markers is missing, and there is no frame for that. Nothing has changed then.
+    /// that programs may not map, and where the span ends within a reserved folio;
+    /// [`Error::NoMemory`] when a large leaf must be split, or a table for markers is missing, and
+    /// there is no frame for that. Nothing has changed then.
     pub fn write_protect(
         &self,
         space: &Space<A>,

@@ -159,7 +159,7 @@ impl<'s> Regions<'s> {
         Ok(Self { scan, page_bytes, unit: page_bytes, found, room, pages, end: None })
     }
 
-    /// What is added from now on is protected in whole units of so many bytes, a power of two.
+    /// Protects all that is added from now on in whole units of `bytes`, a power of two.
     pub fn set_unit(&mut self, bytes: u64) {
         self.unit = bytes;
     }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_protected_in_units_is_cut_between_them() {
+    fn pages_that_are_protected_in_units_are_cut_between_them() {
         let few = scan(|scan| (scan.flags, scan.max_pages) = (1, 11)).unwrap();
         let take = |start: u64, end: u64| {
             let mut all = Regions::new(&few, 8, few.most_pages(), PAGE).unwrap();
