@@ -37,7 +37,7 @@ impl Keys for Idle {
 fn with_caller<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
     let wake: Arc<dyn Wake> = Arc::new(Idle);
     let may = &quire_linux::credentials::ROOT;
-    act(&Caller { pid: 1, tid: 1, may, now: Time::default(), wake: &wake })
+    act(&Caller { pid: 1, tid: 1, may, now: Time::default(), longest: u64::MAX, wake: &wake })
 }
 
 /// A file in memory.
