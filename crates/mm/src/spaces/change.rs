@@ -217,14 +217,14 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.may_unmap_pages(space, span)?;
         self.cuts_no_folio(space, span)?;
         change.hold(span);
-        let none = || PageSpan::new(span.start, span.start);
-        if !space.has(Ever::Watched) {
-            return change.take(span, Taking::Content, &none);
-        }
-        for area in self.areas(space, span) {
-            let is_shown = area.backing != Backing::Anon;
-            let what = if is_shown { Taking::Shown } else { Taking::Content };
-            change.take(area.span.intersect(span), what, &none)?;
+        change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))?;
+        // A folio that a swap device has as well looks like a file's: its pages' marks stayed.
+        #[cfg(feature = "watch")]
+        if space.has(Ever::Watched) {
+            let own = |area: &Area| area.backing == Backing::Anon;
+            for area in self.areas(space, span).filter(own) {
+                change.unmark_watched(area.span.intersect(span));
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 use super::visit::{Found, Step};
 use super::word::{WATCHED, is_foreign};
 use super::{Gather, Locked, Marks, Place, Run, Tables, What};
-use crate::folio::{Folio, Folios};
+use crate::folio::{Folio, FolioFlags, Folios};
 
 /// How far a [`take`](Tables::take) came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +31,6 @@ pub enum Taking {
     All,
     /// Leaves and swap entries: the area stays, and its guards do.
     Content,
-    /// The same in areas of files, where the protection of pages for a watcher stays as well.
-    Shown,
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
@@ -133,7 +131,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     #[inline(always)]
     fn take(&self, what: Taking, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
         let (table, run, pages) = (self.table, &*self.run, self.pages);
-        let stays = |marks: Marks| what != Taking::All && marks.stay();
+        let stays = |marks: Marks| what == Taking::Content && marks.stay();
         let taken = match run.what {
             What::Marker(marks) if stays(marks) => return Step::Next,
             _ if self.is_cut() => {
@@ -145,7 +143,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
             }
             What::Leaf { frame, attrs, .. } => {
                 let shielded = cfg!(feature = "watch") && attrs.contains(WATCHED);
-                if shielded && what == Taking::Shown {
+                if shielded && what == Taking::Content {
                     return self.take_shielded(frame, gather, took);
                 }
                 let lone = match run.count {
@@ -170,14 +168,23 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         if taken < pages.count() { Step::Stop(pages.start.add(taken)) } else { Step::Next }
     }
 
-    /// Takes leaves that wait for a watcher. Markers keep their protection.
+    /// Takes the first leaves that wait for a watcher. Where their content is a file's it stays, and
+    /// so does their protection, as markers. Pages of both kinds may be one run.
     #[cold]
     #[inline(never)]
     fn take_shielded(&self, frame: Pfn, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
         let (table, run, pages) = (self.table, &*self.run, self.pages);
+        let folios = Folios::new(table.tables.meta);
+        let is_file = |folio| folios.known(folio).0.contains(FolioFlags::CACHED);
+        let stay = folios.of(frame).is_some_and(is_file);
+        let frames = table.frames(frame, run.count);
+        let alike = folios.each(frames, |folio, _| is_file(folio) == stay);
+        let run = &table.run(run.index, run.index + (alike >> table.unit().get()) as usize);
         let taken = table.take_folios(run, frame, gather, |_| true);
         #[cfg(feature = "watch")]
-        self.keep_shield(pages);
+        if stay {
+            self.keep_shield(PageSpan::new(pages.start, pages.start.add(taken)));
+        }
         took.entries += taken >> table.unit().get();
         match taken {
             0 if gather.is_full() => Step::Stop(pages.start),
