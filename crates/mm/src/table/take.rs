@@ -168,8 +168,8 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         if taken < pages.count() { Step::Stop(pages.start.add(taken)) } else { Step::Next }
     }
 
-    /// Takes the first leaves that wait for a watcher. Where their content is a file's it stays, and
-    /// so does their protection, as markers. Pages of both kinds may be one run.
+    /// Takes the first leaves that wait for a watcher. Where their content is a file's it stays,
+    /// and so does their protection, as markers. Pages of both kinds may be one run.
     #[cold]
     #[inline(never)]
     fn take_shielded(&self, frame: Pfn, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
