@@ -99,7 +99,7 @@ pub struct Meta {
     pub gid: u32,
     /// How many names it has; of a directory, also how many `..` lead to it.
     pub links: u32,
-    /// Last read, as [`Node::note_access`] notes it.
+    /// Last read, as far as reads are noted (`relatime`).
     pub accessed: Time,
     /// Last change of the contents.
     pub modified: Time,
