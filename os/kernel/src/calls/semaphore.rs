@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use quire_linux::{Errno, Result};
+use zerocopy::IntoBytes;
 
 use super::time::timespec;
 use crate::isa;
@@ -145,11 +146,15 @@ pub(super) fn semctl(thread: &mut Thread, [id, number, which, place, ..]: [usize
         command::LIMITS | command::TOTALS => return limits(which, place),
         command::STAT_INDEX | command::STAT_ANY => {
             let shared = semaphores::by_index(id as u32)?;
-            let set = shared.set.lock();
-            if which == command::STAT_INDEX {
-                set.check(&may, 4)?;
-            }
-            return stat(&set, place).map(|()| set.id as usize).map_err(Into::into);
+            let (id, told) = {
+                let set = shared.set.lock();
+                if which == command::STAT_INDEX {
+                    set.check(&may, 4)?;
+                }
+                (set.id, stat(&set))
+            };
+            user::write_bytes(place as u64, told.as_bytes())?;
+            return Ok(id as usize);
         }
         _ => {}
     }
@@ -172,9 +177,12 @@ pub(super) fn semctl(thread: &mut Thread, [id, number, which, place, ..]: [usize
             Ok(0)
         }
         command::STAT => {
-            let set = shared.set.lock();
-            set.check(&may, 4)?;
-            stat(&set, place)?;
+            let told = {
+                let set = shared.set.lock();
+                set.check(&may, 4)?;
+                stat(&set)
+            };
+            user::write_bytes(place as u64, told.as_bytes())?;
             Ok(0)
         }
         command::GET_ALL => {
@@ -278,18 +286,17 @@ fn limits(which: u32, place: usize) -> Answer {
 /// The words of a `semid64_ds` behind the times: on x86-64, each time has a spare word.
 const SPARE: usize = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
-/// Writes a `semid64_ds`.
-fn stat(set: &Set, place: usize) -> Result<()> {
+/// A `semid64_ds`. It is written to the program without the set's lock: that may fault.
+fn stat(set: &Set) -> [u64; 11 + 2 * SPARE] {
     let sequence = set.id >> 15;
     let ids =
         [set.key as u32, set.uid, set.gid, set.creator_uid, set.creator_gid, set.mode, sequence, 0];
-    let mut words = [0_u64; 13];
+    let mut words = [0; 11 + 2 * SPARE];
     for (word, two) in words.iter_mut().zip(ids.chunks_exact(2)) {
         *word = u64::from(two[0]) | u64::from(two[1]) << 32;
     }
     words[6] = set.operated as u64;
     words[7 + SPARE] = set.changed as u64;
     words[8 + 2 * SPARE] = set.values.len() as u64;
-    let bytes = zerocopy::IntoBytes::as_bytes(&words[..11 + 2 * SPARE]);
-    user::write_bytes(place as u64, bytes)
+    words
 }
