@@ -98,13 +98,11 @@ fn act_on(scene: &Scene<'_, '_>, model: &mut [Page], notes: bool, act: &Act) {
         Act::Discard { pages } => {
             scene.mm.discard(scene.space, span(pages.start, pages.end)).expect("mapped");
             // The protection of a copy goes with it, and a copy may be of several pages.
-            let (shields, before) = (shields(scene), model.to_vec());
+            let shields = shields(scene);
             for at in of(pages) {
-                let (page, is_shielded) = (before[at], shields[at]);
-                let copied = before[at & !3..(at | 3) + 1].iter().any(|page| page.own.is_some());
-                let stays = page.shielded && page.own.is_none();
-                assert!(is_shielded == stays || copied && !is_shielded, "page {at}");
-                model[at] = Page { own: None, shielded: is_shielded };
+                let (page, is_shielded) = (&mut model[at], shields[at]);
+                assert!(page.shielded || !is_shielded, "a page is protected by a discard");
+                *page = Page { own: None, shielded: is_shielded };
             }
         }
     }
