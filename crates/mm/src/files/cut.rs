@@ -146,7 +146,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     }
 
     /// Whether a folio is secluded, and in its file.
-    fn is_in(&self, folio: Folio, at: FilePages) -> bool {
+    pub(super) fn is_in(&self, folio: Folio, at: FilePages) -> bool {
         let is_it = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
         is_it(self.index.find(at.start).0) && self.base().folios().is_secluded(folio)
     }

@@ -9,12 +9,14 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
+use quire_units::Order;
 
 use super::{Files, OpenFile};
 use crate::base::{AllSpaces, folios_within};
 use crate::cache::{FilePages, file_of, identity, page_of};
 use crate::folio::copy::copy;
 use crate::folio::{Folio, FolioFlags};
+use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Moves `folio`, which had the identity `owner` just now, to the frames of `to`, which are as
@@ -32,10 +34,41 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             base.free(to);
             return false;
         };
-        let file = self.with(&index);
+        let (file, was_mapped) = (self.with(&index), base.folios().counts(folio).mapped > 0);
         let replaced = file.replace(folio, pages, to, &spaces);
-        file.show_again(pages, &spaces);
+        if was_mapped {
+            file.show_again(pages, &spaces);
+        }
         replaced
+    }
+
+    /// Divides `folio`, which had the identity `owner` just now, into folios of up to `most`, where
+    /// it is; whether it could. It stays whole where it would not move, either.
+    pub(crate) fn divide_whole(
+        &self,
+        folio: Folio,
+        owner: u64,
+        most: Order,
+        spaces: &dyn AllSpaces<A>,
+    ) -> bool {
+        let (base, pages) = (self.base(), FilePages::block(page_of(owner), folio.order));
+        let Ok(index) = base.index(file_of(owner)) else { return false };
+        let (file, was_mapped) = (self.with(&index), base.folios().counts(folio).mapped > 0);
+        let divided = most >= file.smallest() && {
+            let _reshaping = file.reshaping();
+            let none = FilePages::new(pages.end, pages.end);
+            let is_ours = file.seclude(pages, &spaces).is_ok() && file.is_in(folio, pages);
+            let divided = is_ours && file.part(folio, pages, none, most);
+            if !divided {
+                file.readmit(pages);
+            }
+            divided
+        };
+        if was_mapped {
+            file.show_again(pages, &spaces);
+        }
+        base.count(if divided { Event::FolioSplit } else { Event::FolioSplitFailed }, 1);
+        divided
     }
 }
 

@@ -47,13 +47,18 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         pages: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<(), Bound> {
+        let folios = self.base().folios();
+        let is_mapped = |(folio, _)| folios.counts(folio).mapped > 0;
         let done = self.hide_all(pages).and_then(|()| {
-            let mut tracked = false;
-            spaces.visit(&mut |space| tracked |= self.is_tracked(space, pages));
-            if tracked {
-                return Err(Bound::Tracked);
+            // A fault that found a folio before it was hidden has a reference to it.
+            if folios_within(&self.index, pages).any(is_mapped) {
+                let mut tracked = false;
+                spaces.visit(&mut |space| tracked |= self.is_tracked(space, pages));
+                if tracked {
+                    return Err(Bound::Tracked);
+                }
+                spaces.visit(&mut |space| self.detach_secluded(space, pages));
             }
-            spaces.visit(&mut |space| self.detach_secluded(space, pages));
             self.are_ours(pages)
         });
         if done.is_err() {

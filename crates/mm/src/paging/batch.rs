@@ -8,7 +8,7 @@ use quire_units::Vpn;
 use super::Paging;
 use super::evict::{Evictor, Leaving};
 use super::leave::{PagedOut, Purpose};
-use crate::base::{AllSpaces, Device};
+use crate::base::{AllSpaces, Keep};
 use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST};
 use crate::space::Space;
 use crate::table::Gather;
@@ -67,42 +67,85 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
                 self.take_from_all(near);
             }
         }
+        match self.purpose {
+            Purpose::Write => self.end_out(),
+            Purpose::Move | Purpose::Pack => self.end_moves(),
+        }
+    }
+
+    /// Writes the folios.
+    fn end_out(&mut self) {
         // One by one, and in place: a batch is a large part of the stack.
         while let Some(leaving) = self.folios.pop() {
-            let Some(device) = self.paging.base().device(leaving.device) else { continue };
-            match self.purpose {
-                Purpose::Write => self.paging.end_out(&leaving, &device, &mut self.done),
-                Purpose::Move | Purpose::Pack => self.end_move(leaving, &device),
+            if let Some(device) = self.paging.base().device(leaving.device) {
+                self.paging.end_out(&leaving, &device, &mut self.done);
             }
+        }
+    }
+
+    /// Gives the folios other frames, and maps them again where they were mapped.
+    fn end_moves(&mut self) {
+        let (paging, base) = (self.paging, self.paging.base());
+        for leaving in &mut self.folios {
+            if let Some(device) = base.device(leaving.device) {
+                paging.replace_leaving(leaving, &device, self.purpose);
+            }
+        }
+        let device_of = |leaving: &Leaving| {
+            base.device(leaving.device).filter(|device| paging.has_entries(leaving, device))
+        };
+        let homes = self.homes();
+        // Most are mapped in the space of their home alone.
+        for near in [true, false] {
+            if !self.folios.iter().any(|leaving| device_of(leaving).is_some()) {
+                break;
+            }
+            self.spaces.visit(&mut |space| {
+                let own = base.view(space).tables().home(Vpn::new(0)).space;
+                let all = self.folios.iter().zip(&homes);
+                for (leaving, _) in all.filter(|(_, home)| (**home == own) == near) {
+                    if let Some(device) = device_of(leaving) {
+                        paging.restore_in(space, leaving, &device);
+                    }
+                }
+            });
+        }
+        while let Some(leaving) = self.folios.pop() {
+            let Some(device) = base.device(leaving.device) else { continue };
+            base.try_drop(&device, leaving.folio(), leaving.slots(), Keep::IfReferred);
+            self.done.folios += u64::from(leaving.moved);
+            self.done.pages += if leaving.moved { leaving.folio().order.pages() } else { 0 };
+            self.done.stay += u64::from(!leaving.moved);
         }
     }
 
     /// Takes the folios that are still mapped out of all spaces, or with `near` each out of the
     /// space of its home.
     fn take_from_all(&mut self, near: bool) {
+        let homes = self.homes();
         let (base, batch, gather) = (self.paging.base(), &mut self.folios, &mut *self.gather);
         self.spaces.visit(&mut |space| {
             let own = base.view(space).tables().home(Vpn::new(0)).space;
-            let is_here = |leaving: &Leaving| {
-                leaving.is_mapped() && (!near || base.folios().home(leaving.folio()).space == own)
+            let is_here = |(leaving, home): (&Leaving, &u32)| {
+                (!near || *home == own) && leaving.is_mapped()
             };
-            if !batch.iter().any(is_here) {
+            if !batch.iter().zip(&homes).any(is_here) {
                 return;
             }
             let _taking = space.taking();
             let mut evictor = Evictor::new(base, space, gather);
-            let here = batch.iter_mut().filter(|leaving| is_here(leaving));
-            here.for_each(|leaving| evictor.evict_at_home(leaving));
+            for (leaving, home) in batch.iter_mut().zip(&homes) {
+                if is_here((leaving, home)) {
+                    evictor.evict_at_home(leaving);
+                }
+            }
             evictor.settle();
         });
     }
 
-    /// Lets a folio move, and counts it.
-    fn end_move(&mut self, leaving: Leaving, device: &Device<'_, A, H>) {
-        let pages = leaving.folio().order.pages();
-        let moved = self.paging.end_move(leaving, device, self.purpose, self.spaces);
-        self.done.folios += u64::from(moved);
-        self.done.pages += if moved { pages } else { 0 };
-        self.done.stay += u64::from(!moved);
+    /// The space of each folio's home.
+    fn homes(&self) -> ArrayVec<u32, LEAVE_MOST> {
+        let folios = self.paging.base().folios();
+        self.folios.iter().map(|leaving| folios.home(leaving.folio()).space).collect()
     }
 }

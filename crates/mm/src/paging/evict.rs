@@ -27,17 +27,24 @@ pub(super) struct Leaving {
     pub(super) dirty: bool,
     /// A change has kept some of it: it is visited once more.
     pub(super) again: bool,
+    /// It has other frames now.
+    pub(super) moved: bool,
 }
 
 impl Leaving {
     /// A folio that has the slots from `slot` on, on a device.
     pub(super) fn new(folio: Folio, device: u32, slot: u64, dirty: bool) -> Self {
         let Folio { head, order } = folio;
-        Self { head, order, device, slot, dirty, mapped: 0, pages: 0, again: false }
+        Self { head, order, device, slot, dirty, mapped: 0, pages: 0, again: false, moved: false }
     }
 
     pub(super) fn folio(&self) -> Folio {
         Folio { head: self.head, order: self.order }
+    }
+
+    /// Its contents, slots and mappings are those of `copy` now.
+    pub(super) fn becomes(&mut self, copy: Folio) {
+        (self.head, self.order, self.moved) = (copy.head, copy.order, true);
     }
 
     pub(super) fn slots(&self) -> FilePages {

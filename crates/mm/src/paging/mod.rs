@@ -28,6 +28,8 @@ pub(crate) use evict::Found;
 pub(crate) use leave::{Demand, Purpose};
 pub use leave::{PagedOut, Scope};
 pub use migrate::Migrated;
+#[cfg(feature = "reclaim")]
+pub(crate) use vacate::Load;
 
 use quire_arch::Arch;
 

@@ -22,26 +22,26 @@ use quire_units::{PageSpan, Vpn};
 use super::Paging;
 use super::evict::Leaving;
 use super::leave::Purpose;
-use crate::base::{AllSpaces, Device, Keep};
+use crate::base::Device;
 use crate::cache::FilePages;
 use crate::folio::copy::copy;
-use crate::folio::{Folio, FolioFlags, Home};
+use crate::folio::{Folio, FolioFlags};
 use crate::space::{Ever, Space};
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Moves a folio whose mappings are swap entries, and maps it again where it was mapped.
-    /// Returns whether it moved. The caller's reference to it ends.
-    pub(super) fn end_move(
+    /// Moves a folio whose mappings are swap entries, if it can: `leaving` is its copy then. The
+    /// caller's reference to it ends.
+    pub(super) fn replace_leaving(
         &self,
-        leaving: Leaving,
+        leaving: &mut Leaving,
         device: &Device<'_, A, H>,
         purpose: Purpose,
-        spaces: &dyn AllSpaces<A>,
-    ) -> bool {
+    ) {
         let (base, slots, old) = (self.base(), leaving.slots(), leaving.folio());
-        let home = base.folios().home(old);
-        let moved = self.replace(old, slots, device, purpose);
-        let folio = moved.unwrap_or(old);
+        if let Some(copy) = self.replace(old, slots, device, purpose) {
+            leaving.becomes(copy);
+        }
+        let folio = leaving.folio();
         if leaving.dirty {
             device.index.set_dirty(slots.start, folio, true);
         }
@@ -49,24 +49,14 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             cached.learn(cached.known() - FolioFlags::LEAVING);
         }
         base.put_back(old);
+    }
+
+    /// Whether pages still have entries that name the slots of a folio that moved.
+    pub(super) fn has_entries(&self, leaving: &Leaving, device: &Device<'_, A, H>) -> bool {
+        let (slots, id) = (leaving.slots(), device.index.id);
         // With its last entry the folio leaves the index, and the slots are another's soon.
-        let has_entries = || {
-            base.cached(device.index.id, slots.start, folio).is_some()
-                && !device.slots.is_unreferred(slots)
-        };
-        // Most are mapped in the space of their home alone.
-        for near in [true, false] {
-            if has_entries() {
-                spaces.visit(&mut |space| {
-                    let own = base.view(space).tables().home(Vpn::new(0)).space;
-                    if (home.space == own) == near && has_entries() {
-                        self.restore_in(space, home, device, slots);
-                    }
-                });
-            }
-        }
-        base.try_drop(device, folio, slots, Keep::IfReferred);
-        moved.is_some()
+        self.base().cached(id, slots.start, leaving.folio()).is_some()
+            && !device.slots.is_unreferred(slots)
     }
 
     /// Gives the slots of `old` to a copy of it in other frames. The caller has a reference to it,
@@ -103,16 +93,16 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         made
     }
 
-    /// Maps the pages of one space again whose entries name `slots`: at the folio's home, and
+    /// Maps the pages of one space again whose entries name the slots of a folio: at its home, and
     /// everywhere in a space where pages were moved.
-    fn restore_in(
+    pub(super) fn restore_in(
         &self,
         space: &Space<A>,
-        home: Home,
+        leaving: &Leaving,
         device: &Device<'_, A, H>,
-        slots: FilePages,
     ) {
-        let all = Space::<A>::all();
+        let (all, slots) = (Space::<A>::all(), leaving.slots());
+        let home = self.base().folios().home(leaving.folio());
         let end = home.page.get().saturating_add(slots.count());
         let here = PageSpan::new(home.page, Vpn::new(end)).intersect(all);
         self.restore(space, if space.has(Ever::Moved) { all } else { here }, device, slots);

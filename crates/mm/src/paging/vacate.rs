@@ -4,15 +4,17 @@
 //! is held where it is mapped, at its home, under the lock of the table that maps it; or it is
 //! found in the index of its file.
 
+use arrayvec::ArrayVec;
 use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::Paging;
 use super::batch::Batch;
-use super::leave::{Obstacle, Purpose};
+use super::leave::{Obstacle, PagedOut, Purpose};
 use crate::base::AllSpaces;
 use crate::folio::{Folio, FolioFlags};
+use crate::limits::{GROUP_ORDER, LEAVE_MOST};
 use crate::phys::Kind;
 use crate::space::Space;
 use crate::stats::Event;
@@ -29,31 +31,105 @@ pub(crate) struct Vacated {
     pub(crate) stay: u64,
 }
 
+/// Folios that move together, and the space of each one's home.
+type Seen = ArrayVec<(Folio, u32), LEAVE_MOST>;
+
+/// How many free parts of groups there are, by order.
+pub(crate) type Parts = [u64; GROUP_ORDER.index()];
+
+/// A block that is to be emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Load {
+    pub(crate) block: FrameSpan,
+    /// How many pages must move.
+    pub(crate) pages: u64,
+}
+
 /// The use of the frames from one on.
 enum Use {
-    /// Nothing that must move.
+    /// A free block.
     Free(Order),
+    /// In a CPU's cache, or on its way from one use to another.
+    Passing,
     /// A folio.
     Folio(Folio),
     /// Frames that cannot move.
     Stays,
 }
 
-impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Whether nothing in `frames`, which have slots, stays for sure: they hold folios without
-    /// pins, or are free, or on their way.
-    pub(crate) fn may_vacate(&self, frames: FrameSpan) -> bool {
-        let mut at = frames.start;
-        while at < frames.end() {
-            at = match self.use_of(at) {
-                Use::Free(order) => at.add(order.pages()),
-                Use::Folio(folio) if self.base().folios().counts(folio).pins == 0 => {
-                    folio.span().end()
-                }
-                Use::Folio(_) | Use::Stays => return false,
-            };
+impl Use {
+    fn pages(&self) -> u64 {
+        match self {
+            Use::Free(order) | Use::Folio(Folio { order, .. }) => order.pages(),
+            Use::Passing | Use::Stays => 1,
         }
-        true
+    }
+}
+
+impl<A: Arch, H: Hardware> Paging<'_, A, H> {
+    /// The block of `order` in `group`, which has slots, that is the cheapest to empty. `None` when
+    /// each is free, or has frames that stay for sure, or holds folios for which the free parts of
+    /// other groups have no room: `free` counts these parts by order, those of `group` included.
+    pub(crate) fn cheapest(&self, group: Pfn, order: Order, free: &Parts) -> Option<Load> {
+        let mut free = *free;
+        // A block that is given up for another is no gain.
+        free[order.index()..].fill(0);
+        let all = FrameSpan::new(group, GROUP_ORDER.pages());
+        for used in self.uses(all) {
+            if let Use::Free(order) = used
+                && let Some(parts) = free.get_mut(order.index())
+            {
+                *parts = parts.saturating_sub(1);
+            }
+        }
+        let blocks = all.blocks(order).map(|(at, order)| FrameSpan::new(at, order.pages()));
+        blocks.filter_map(|block| self.load(block, &free)).min_by_key(|load| load.pages)
+    }
+
+    /// What moves so that `block` is free, if all of it can move and `free` has room.
+    fn load(&self, block: FrameSpan, free: &Parts) -> Option<Load> {
+        let folios = self.base().folios();
+        let (mut whole, mut any, mut pages) = ([0; GROUP_ORDER.index()], 0, 0);
+        for used in self.uses(block) {
+            match used {
+                Use::Free(_) | Use::Passing => {}
+                Use::Folio(folio) if folios.counts(folio).pins == 0 => {
+                    pages += folio.order.pages();
+                    match self.is_divisible(folio) {
+                        true => any += folio.order.pages(),
+                        false => *whole.get_mut(folio.order.index())? += 1,
+                    }
+                }
+                Use::Folio(_) | Use::Stays => return None,
+            }
+        }
+        // Each part that is left over is two of the next smaller order.
+        let mut left = 0;
+        for order in (0..whole.len()).rev() {
+            left = (2 * left + free[order]).checked_sub(whole[order])?;
+        }
+        (pages > 0 && any <= left).then_some(Load { block, pages })
+    }
+
+    /// Whether a folio that moves may become several: it is a file's, and not a device's.
+    fn is_divisible(&self, folio: Folio) -> bool {
+        self.is_cached(folio) && !self.base().is_swapped(folio)
+    }
+
+    /// Whether a folio is a file's, or a device's that no page maps.
+    fn is_cached(&self, folio: Folio) -> bool {
+        let (known, counts) = (self.base().folios().known(folio).0, self.base().folios().counts(folio));
+        known.contains(FolioFlags::CACHED) && (counts.mapped == 0 || !self.base().is_swapped(folio))
+    }
+
+    /// The uses of `frames`, one after the other.
+    fn uses(&self, frames: FrameSpan) -> impl Iterator<Item = Use> + '_ {
+        let mut at = frames.start;
+        core::iter::from_fn(move || {
+            let used = (at < frames.end()).then(|| self.use_of(at))?;
+            at = at.add(used.pages());
+            Some(used)
+        })
     }
 
     /// Moves the folios of `frames`, which have slots, into other groups, whatever spaces map them
@@ -66,93 +142,125 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     ) -> Vacated {
         let (base, mut done, mut gather) = (self.base(), Vacated::default(), Gather::new());
         let mut batch = Batch::new(self, spaces, Purpose::Pack, &mut gather);
+        let mut seen = Seen::new();
         // A folio may begin before the frames.
         let mut at = base.folios().of(frames.start).map_or(frames.start, |folio| folio.head);
         while at < frames.end() {
-            let folio = match self.use_of(at) {
-                Use::Free(order) => {
-                    at = at.add(order.pages());
-                    continue;
+            let used = self.use_of(at);
+            let next = at.add(used.pages());
+            match used {
+                Use::Folio(folio) if self.is_cached(folio) => {
+                    if self.send_cached(folio, spaces, &mut batch.done) {
+                        // Its parts begin at the same frame.
+                        continue;
+                    }
+                    done.scanned += folio.order.pages();
                 }
-                Use::Folio(folio) => folio,
-                Use::Stays => {
-                    at = at.add(1);
-                    done.stay += 1;
-                    continue;
+                Use::Folio(folio) => {
+                    done.scanned += folio.order.pages();
+                    seen.push((folio, base.folios().home(folio).space));
                 }
-            };
-            done.scanned += folio.order.pages();
-            at = folio.span().end();
-            match self.send(folio, spaces, &mut batch) {
-                Ok(true) => {
-                    batch.end(None, true);
-                    resched();
-                }
-                Ok(false) => {}
-                Err(()) => done.stay += 1,
+                Use::Stays => done.stay += 1,
+                Use::Free(_) | Use::Passing => {}
             }
+            if seen.is_full() {
+                done.stay += self.send(&mut seen, spaces, &mut batch);
+                resched();
+            }
+            at = next;
         }
-        batch.end(None, true);
+        done.stay += self.send(&mut seen, spaces, &mut batch);
         let moved = batch.done;
         base.count(Event::MigratedPages, moved.pages);
         base.count(Event::MigrateFailed, moved.stay + done.stay);
         Vacated { moved: moved.pages, stay: done.stay + moved.stay, ..done }
     }
 
-    /// Sends a folio on its way, an anonymous one as part of the batch. Returns whether the batch
-    /// is full.
+    /// Moves the folios of `seen`, and empties it. Returns how many could not begin.
     fn send(
+        &self,
+        seen: &mut Seen,
+        spaces: &dyn AllSpaces<A>,
+        batch: &mut Batch<'_, A, H>,
+    ) -> u64 {
+        let mut stay = 0;
+        while !seen.is_empty() {
+            let mut held = Seen::new();
+            for near in [true, false] {
+                if !seen.is_empty() {
+                    spaces.visit(&mut |space| self.hold_at_home(space, near, seen, &mut held));
+                }
+            }
+            stay += seen.len() as u64;
+            seen.clear();
+            for folio in held {
+                match self.begin(folio.0, Purpose::Pack) {
+                    Ok(leaving) => {
+                        if batch.push(leaving) {
+                            batch.end(None, true);
+                        }
+                    }
+                    // Those before it give slots back.
+                    Err(Obstacle::NoSlots) if !batch.is_empty() => seen.push(folio),
+                    Err(_) => stay += 1,
+                }
+            }
+            batch.end(None, true);
+        }
+        stay
+    }
+
+    /// Moves the folios of `seen` that a space maps where their home says to `held`, with a
+    /// reference: with `near` those whose home the space is, or else those of others.
+    fn hold_at_home(&self, space: &Space<A>, near: bool, seen: &mut Seen, held: &mut Seen) {
+        let folios = self.base().folios();
+        let tables = self.base().view(space).tables();
+        let own = tables.home(Vpn::new(0)).space;
+        if !seen.iter().any(|(_, space)| (*space == own) == near) {
+            return;
+        }
+        seen.retain(|&mut (folio, space)| {
+            if (space == own) != near {
+                return true;
+            }
+            let home = folios.home(folio);
+            let end = home.page.get().saturating_add(folio.order.pages());
+            let here = PageSpan::new(home.page, Vpn::new(end)).intersect(Space::<A>::all());
+            let hold = |there: Folio| there == folio && folios.hold(there);
+            let found = !here.is_empty() && tables.first_folio(here, hold).is_some();
+            if found {
+                held.push((folio, space));
+            }
+            !found
+        });
+    }
+
+    /// Moves a folio of a file. Where no free part has room for all of it, divides it instead;
+    /// whether it did.
+    fn send_cached(
         &self,
         folio: Folio,
         spaces: &dyn AllSpaces<A>,
-        batch: &mut Batch<'_, A, H>,
-    ) -> Result<bool, ()> {
-        let (base, folios) = (self.base(), self.base().folios());
-        let (known, owner) = folios.known(folio);
-        let is_mapped = folios.counts(folio).mapped > 0;
-        let has_file = known.contains(FolioFlags::CACHED);
-        if has_file && !(is_mapped && base.is_swapped(folio)) {
-            let run = base.packed_frames(folio.order).map_err(|_| ())?;
-            let moved = self.files().move_cached(folio, owner, run, spaces);
-            let stays = u64::from(!moved);
-            batch.done.folios += 1 - stays;
-            batch.done.pages += (1 - stays) * folio.order.pages();
-            batch.done.stay += stays;
-            return Ok(false);
-        }
-        loop {
-            if !self.hold_at_home(folio, spaces) {
-                return Err(());
-            }
-            match self.begin(folio, Purpose::Pack) {
-                Ok(leaving) => return Ok(batch.push(leaving)),
-                Err(Obstacle::NoSlots) if !batch.is_empty() => batch.end(None, true),
-                Err(_) => return Err(()),
-            }
-        }
-    }
-
-    /// Takes a reference to a folio that a space maps where the folio's home says.
-    fn hold_at_home(&self, folio: Folio, spaces: &dyn AllSpaces<A>) -> bool {
-        let (base, folios) = (self.base(), self.base().folios());
-        let home = folios.home(folio);
-        let end = home.page.get().saturating_add(folio.order.pages());
-        let here = PageSpan::new(home.page, Vpn::new(end)).intersect(Space::<A>::all());
-        let mut held = false;
-        for near in [true, false] {
-            if held || here.is_empty() {
-                break;
-            }
-            spaces.visit(&mut |space| {
-                let tables = base.view(space).tables();
-                let is_near = tables.home(here.start).space == home.space;
-                if !held && is_near == near {
-                    let hold = |there: Folio| there == folio && folios.hold(there);
-                    held = tables.first_folio(here, hold).is_some();
+        done: &mut PagedOut,
+    ) -> bool {
+        let (base, order) = (self.base(), folio.order);
+        let (_, owner) = base.folios().known(folio);
+        let moved = match base.packed_frames(order) {
+            Ok(run) => self.files().move_cached(folio, owner, run, spaces),
+            Err(_) => {
+                let may_divide = self.is_divisible(folio);
+                let most = base.phys.largest_packed().filter(|most| may_divide && *most < order);
+                let divide = |most| self.files().divide_whole(folio, owner, most, spaces);
+                if most.is_some_and(divide) {
+                    return true;
                 }
-            });
-        }
-        held
+                false
+            }
+        };
+        done.folios += u64::from(moved);
+        done.pages += if moved { order.pages() } else { 0 };
+        done.stay += u64::from(!moved);
+        false
     }
 
     /// The use of the frames from `at` on, which have slots. It may change at any time.
@@ -161,8 +269,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         match state.kind() {
             Kind::Free => Use::Free(Order::new(state.order())),
             Kind::Folio => Use::Folio(Folio { head: at, order: Order::new(state.order()) }),
-            // In a CPU's cache, or on its way from one use to another.
-            Kind::None | Kind::Stray => Use::Free(Order::ZERO),
+            Kind::None | Kind::Stray => Use::Passing,
             _ => Use::Stays,
         }
     }

@@ -1,10 +1,10 @@
 //! Groups beside a naive model: which mobility has which frames, frame by frame.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use quire_hw::FrameRun;
-use quire_units::{CpuId, Order, Pfn};
+use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::alloc::Want;
 use super::tests::{on, span};
@@ -215,10 +215,16 @@ fn i18_the_emptiest_group_is_isolated_and_gives_no_frame_until_that_ends() {
                 GROUP - frames.filter(|frame| frame / GROUP == group).count() as u64
             };
             let best = (0..8).map(|group| free_of(&held, group)).filter(|free| *free < GROUP);
-            let next = phys.emptiest(GROUP_ORDER).expect("groups are partly in use");
-            assert_eq!(Some(next.free), best.max(), "seed {seed}");
-            assert!(phys.isolate(next.group()) && !phys.isolate(next.group()));
-            let (all, group) = (held.frames(), next.group().get() / GROUP);
+            let mut used = |group: Pfn| {
+                let used = GROUP - phys.free_in(FrameSpan::new(group, GROUP));
+                (used > 0).then_some(used)
+            };
+            let (next, passed) = phys.search(true, &mut used);
+            let next = next.expect("groups are partly in use");
+            assert_eq!(passed, 8, "a small zone is seen as a whole");
+            assert_eq!(Some(free_of(&held, next.get() / GROUP)), best.max(), "seed {seed}");
+            assert!(phys.isolate(next) && !phys.isolate(next));
+            let (all, group) = (held.frames(), next.get() / GROUP);
             let before = free_of(&held, group);
             live(&mut held, 2000, 45);
             assert!(free_of(&held, group) >= before, "seed {seed}: {all}");
@@ -230,10 +236,16 @@ fn i18_the_emptiest_group_is_isolated_and_gives_no_frame_until_that_ends() {
             }
             held.0.retain(|(run, _)| run.start().get() / GROUP != group);
             phys.check().expect("every claim holds");
-            phys.end_isolation(next.group());
+            assert_ne!(phys.search(true, &mut used).0, Some(next), "it is being emptied");
+            phys.end_isolation(next);
             phys.check().expect("every claim holds");
-            phys.give_up(next.group());
-            assert_ne!(phys.emptiest(GROUP_ORDER).map(|other| other.group()), Some(next.group()));
+            let mut all_alike = |_: Pfn| Some(1);
+            phys.refuse(next);
+            assert_ne!(phys.search(true, &mut all_alike).0, Some(next));
+            let mut it_alone = |group: Pfn| (group == next).then_some(1);
+            assert_eq!(phys.search(true, &mut it_alone).0, None);
+            phys.forgive();
+            assert_eq!(phys.search(true, &mut it_alone).0, Some(next));
             held.give_all(phys);
         });
     }
@@ -252,12 +264,43 @@ fn e7_a_group_of_which_ram_has_only_a_part_is_left_alone() {
         while let Some(at) = held.0.iter().position(|(run, _)| is_outer(run)) {
             held.give_one(phys, at as u64);
         }
-        assert_eq!(phys.emptiest(GROUP_ORDER), None, "no whole group has a free part");
+        let mut seen = Vec::new();
+        let mut see = |group: Pfn| {
+            seen.push(group);
+            Some(1)
+        };
+        assert_eq!(phys.search(true, &mut see), (Some(Pfn::new(GROUP)), 1));
+        assert_eq!((seen, phys.groups()), ([Pfn::new(GROUP)].to_vec(), 1), "there is one whole group");
         assert!(!phys.isolate(Pfn::new(0)) && !phys.isolate(Pfn::new(2 * GROUP)));
         held.give_one(phys, 0);
-        let next = phys.emptiest(GROUP_ORDER).expect("the whole group has one now");
-        assert_eq!((next.group(), next.free), (Pfn::new(GROUP), 1));
+        assert_eq!(phys.free_in(FrameSpan::new(Pfn::new(GROUP), GROUP)), 1);
         phys.check().expect("every claim holds");
         held.give_all(phys);
+    });
+}
+
+#[test]
+fn e7_searches_see_all_groups_in_turn_and_the_cheapest_ones_each_time() {
+    let groups = 100;
+    on(&[span(0, groups * GROUP)], false, |phys| {
+        let (mut seen, mut all) = (BTreeSet::new(), 0);
+        // Each costs the more the later it comes.
+        let mut cost = |group: Pfn| {
+            seen.insert(group);
+            Some(group.get())
+        };
+        while all < groups {
+            let (best, passed) = phys.search(true, &mut cost);
+            assert!(best.is_some() && passed <= 16, "a search has a bound");
+            all += passed;
+        }
+        assert_eq!(seen.len() as u64, groups);
+        // The first groups were seen long ago, and are remembered.
+        for group in 0..40 {
+            let mut cost = |at: Pfn| (at.get() >= group * GROUP).then_some(at.get());
+            let best = phys.search(true, &mut cost).0.map(|best| best.get() / GROUP);
+            assert!(best.is_some_and(|best| best >= group), "{best:?}");
+            assert!(group >= 16 || best == Some(group), "{group}: {best:?}");
+        }
     });
 }

@@ -7,64 +7,120 @@
 //!   at last    |  free   | m m m m | m m m m |    a free group is for any use again
 //! ```
 //!
-//! The lists are the summary from which a group is chosen: a group with a large free part has few
-//! frames in use. Of the first few such groups the one with the most free frames wins.
+//! Each zone remembers a few groups that are cheap to empty, and a place where the search for others
+//! goes on. A search looks at those and at the next few groups, so it costs the same in a zone of
+//! any size, and one after the other they see all groups.
 
 use arrayvec::ArrayVec;
 use quire_hw::FrameRun;
 use quire_units::{FrameSpan, Order, Pfn};
 
 use super::Phys;
-use super::list::{END, next};
-use super::meta::{Kind, Meta, Ownerless};
+use super::meta::{Kind, Ownerless};
 use super::mobility::Mobility;
-use super::zone::{Block, Lists, Zone};
+use super::zone::{Block, Zone};
 use crate::limits::GROUP_ORDER;
 use crate::sync::spin_loop;
 
-/// How many blocks are compared, and how many free parts are looked at for them.
-const LOOKS: usize = 16;
-const PARTS: usize = 64;
+/// How many groups of each zone a search looks at besides those that the zone remembers.
+const WINDOW: u64 = 16;
+/// How many groups a zone remembers of each kind.
+const CHEAP: usize = 16;
+const REFUSED: usize = 32;
 
-/// The last round for which groups are given up; then the numbers begin again.
-const ROUND_LAST: u32 = 15;
-
-/// A block that is not free, but in part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) block: FrameSpan,
-    /// How many of its frames are free.
-    pub(crate) free: u64,
+/// The groups of a zone that a search looks at next.
+pub(super) struct Search {
+    /// The number of the group that comes next.
+    next: u64,
+    /// The groups that were cheap to empty when a search looked at them last.
+    cheap: ArrayVec<Pfn, CHEAP>,
+    /// The groups that could not be emptied last, the oldest first.
+    refused: ArrayVec<Pfn, REFUSED>,
 }
 
-impl Candidate {
-    /// The first frame of its group.
-    pub(crate) fn group(&self) -> Pfn {
-        self.block.start.align_down(GROUP_ORDER.pages())
+/// The groups that one search looks at in one zone.
+type Looks = ArrayVec<Pfn, { CHEAP + WINDOW as usize }>;
+
+impl Search {
+    pub(super) const fn new() -> Self {
+        Self { next: 0, cheap: ArrayVec::new_const(), refused: ArrayVec::new_const() }
+    }
+
+    /// The groups to look at now, of all `groups` of the zone.
+    fn advance(&mut self, groups: FrameSpan) -> Looks {
+        let mut looks: Looks = self.cheap.take().into_iter().collect();
+        let all = groups.count / GROUP_ORDER.pages();
+        for _ in 0..WINDOW.min(all) {
+            self.next = if self.next < all { self.next } else { 0 };
+            let group = groups.start.add(self.next << GROUP_ORDER.get());
+            if !looks.contains(&group) {
+                looks.push(group);
+            }
+            self.next += 1;
+        }
+        looks.retain(|group| !self.refused.contains(group));
+        looks
     }
 }
 
 impl Phys<'_> {
-    /// The block of `order`, at most a group, with the most free frames, as far as the lists tell.
-    /// `None` when there is none, or the groups of all were [given up](Self::give_up): then the
-    /// next call looks at them again.
-    pub(crate) fn emptiest(&self, order: Order) -> Option<Candidate> {
-        let mut best: Option<Candidate> = None;
+    /// Looks at some groups of movable frames, and returns the one that is the cheapest to empty.
+    /// `cost` says what that costs; `None` for a group that cannot be emptied now. Zones remember
+    /// the cheapest others if `remember` says so. The second value is the number of groups that it
+    /// passed.
+    pub(crate) fn search(
+        &self,
+        remember: bool,
+        cost: &mut dyn FnMut(Pfn) -> Option<u64>,
+    ) -> (Option<Pfn>, u64) {
+        let (mut best, mut passed) = (None::<(u64, Pfn)>, 0);
         for zone in self.zones {
-            let mut found = ArrayVec::<FrameSpan, LOOKS>::new();
-            let skipped = zone.lists.lock().parts(&self.meta, order, &mut found);
-            if found.is_empty() && skipped {
+            let (mut looks, groups) = {
                 let mut lists = zone.lists.lock();
-                lists.round = lists.round % ROUND_LAST + 1;
-            }
-            for block in found {
-                let free = self.free_in(block);
-                if best.is_none_or(|best| free > best.free) {
-                    best = Some(Candidate { block, free });
+                let groups = lists.groups;
+                (lists.search.advance(groups), groups.count / GROUP_ORDER.pages())
+            };
+            passed += WINDOW.min(groups);
+            looks.retain(|group| self.meta.mobility(*group) == Mobility::Movable);
+            let costs = looks.iter().filter_map(|group| Some((cost(*group)?, *group)));
+            let mut costs: ArrayVec<(u64, Pfn), { CHEAP + WINDOW as usize }> = costs.collect();
+            let mut cheap = ArrayVec::new();
+            while let Some(at) = (0..costs.len()).min_by_key(|at| costs[*at].0)
+                && !cheap.is_full()
+            {
+                let (cost, group) = costs.swap_remove(at);
+                cheap.push(group);
+                if best.is_none_or(|(least, _)| cost < least) {
+                    best = Some((cost, group));
                 }
             }
+            if remember {
+                zone.lists.lock().search.cheap = cheap;
+            }
         }
-        best
+        (best.map(|(_, group)| group), passed)
+    }
+
+    /// Leaves out of the next searches a group that could not be emptied.
+    pub(crate) fn refuse(&self, group: Pfn) {
+        if let Some(zone) = self.zone_of(group) {
+            let refused = &mut zone.lists.lock().search.refused;
+            if refused.is_full() {
+                refused.remove(0);
+            }
+            refused.push(group);
+        }
+    }
+
+    /// Lets searches look at those groups again.
+    pub(crate) fn forgive(&self) {
+        self.zones.iter().for_each(|zone| zone.lists.lock().search.refused.clear());
+    }
+
+    /// How many whole groups there are.
+    pub(crate) fn groups(&self) -> u64 {
+        let groups = self.zones.iter().map(|zone| zone.lists.lock().groups.count);
+        groups.sum::<u64>() / GROUP_ORDER.pages()
     }
 
     /// Whether at least `blocks` blocks of `order` are free in groups of movable frames, parts of
@@ -113,14 +169,6 @@ impl Phys<'_> {
         }
     }
 
-    /// Leaves a group alone for the rest of the round.
-    pub(crate) fn give_up(&self, group: Pfn) {
-        if let Some(zone) = self.zone_of(group) {
-            let lists = zone.lists.lock();
-            self.meta.give_up(group, lists.round);
-        }
-    }
-
     /// Takes a block of `order` for a folio that moves: out of the smallest free part of a movable
     /// group that fits, and never out of a free group.
     pub(crate) fn alloc_packed(&self, order: Order) -> Option<FrameRun> {
@@ -137,34 +185,16 @@ impl Phys<'_> {
         })
     }
 
+    /// The largest free part of a movable group.
+    pub(crate) fn largest_packed(&self) -> Option<Order> {
+        let part = GROUP_ORDER.down()?;
+        let largest = |zone: &Zone| {
+            zone.lists.lock().largest_within(Mobility::Movable, Order::ZERO, part)
+        };
+        self.zones.iter().filter_map(largest).max()
+    }
+
     fn zone_of(&self, frame: Pfn) -> Option<&Zone> {
         self.zones.iter().find(|zone| zone.span.contains(frame))
-    }
-}
-
-impl Lists {
-    /// Adds blocks of `order` that are free in part to `found`, those with the largest free parts
-    /// first. Returns whether some were left out since their group was given up.
-    fn parts(&self, meta: &Meta<'_>, order: Order, found: &mut ArrayVec<FrameSpan, LOOKS>) -> bool {
-        let (mut skipped, mut looks) = (false, PARTS);
-        for part in (0..order.get()).rev().map(Order::new) {
-            let mut at = self.first(Mobility::Movable, part).unwrap_or(END);
-            while at != END && looks > 0 && !found.is_full() {
-                let start = meta.frame(at).align_down(order.pages());
-                let (block, group) =
-                    (FrameSpan::new(start, order.pages()), start.align_down(GROUP_ORDER.pages()));
-                // RAM may begin in the middle of a group, which has no slot for its mark then.
-                if self.groups.contains(group) {
-                    if meta.given_up(group) == self.round {
-                        skipped = true;
-                    } else if !found.contains(&block) {
-                        found.push(block);
-                    }
-                }
-                at = next(meta.by_index(at));
-                looks -= 1;
-            }
-        }
-        skipped
     }
 }

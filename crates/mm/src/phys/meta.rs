@@ -21,8 +21,7 @@
 //! * `lock` belongs to the frame in every state. So a walker may follow a stale entry to a frame,
 //!   lock it, read which block it is, and unlock it again: *lock first, then read*.
 //! * In the slot of a group's first frame, `lock` also says which frames the group is for (see
-//!   `group`): bit 0 is the lock, bits 1 to 3 are the [`Mobility`], those above the round in
-//!   which compaction gave the group up (see `isolate`).
+//!   `group`): bit 0 is the lock, bits 1 to 3 are the [`Mobility`].
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -31,7 +30,7 @@ use core::ops::Deref;
 use quire_hw::{FrameRun, TableFrame};
 use quire_units::{FrameSpan, Pfn};
 
-use super::mobility::{MOBILITY_BITS, Mobility};
+use super::mobility::Mobility;
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
@@ -64,9 +63,6 @@ const LOCKED: u32 = 1;
 
 /// The bit of a slot's lock word at which the mobility of a group begins.
 const MOBILITY_AT: u32 = 1;
-
-/// The bit at which the round begins in which compaction gave a group up.
-const GIVEN_UP_AT: u32 = MOBILITY_AT + MOBILITY_BITS;
 
 impl Kind {
     /// Whether the frame holds the library's own words.
@@ -370,19 +366,6 @@ impl<'m> Meta<'m> {
         let is_idle = old & LOCKED == 0;
         let swap = || lock.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
         is_idle && (old == new || swap().is_ok())
-    }
-
-    /// The round in which compaction gave up the group that begins at `frame`; 0 for none.
-    pub(super) fn given_up(&self, frame: Pfn) -> u32 {
-        self.at(frame).lock.load(Ordering::Relaxed) >> GIVEN_UP_AT
-    }
-
-    /// Records that round; without effect while another CPU has locked the frame.
-    pub(super) fn give_up(&self, frame: Pfn, round: u32) {
-        let lock = &self.at(frame).lock;
-        let old = lock.load(Ordering::Relaxed) & !LOCKED;
-        let new = old & ((1 << GIVEN_UP_AT) - 1) | round << GIVEN_UP_AT;
-        let _ = lock.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Locks the frame in any state, spinning while another CPU holds the lock.

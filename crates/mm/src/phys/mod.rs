@@ -76,8 +76,6 @@ pub use cpu_cache::CpuCache;
 #[cfg(any(test, feature = "inject"))]
 use fail::Plan;
 pub use frames::Frames;
-#[cfg(feature = "reclaim")]
-pub(crate) use isolate::Candidate;
 pub(crate) use list::List;
 pub(crate) use meta::{FrameLock, Meta, Ownerless, WordsLock};
 pub use meta::{Kind, Slot, State};

@@ -5,6 +5,8 @@
 
 use quire_units::{FrameSpan, Order, Pfn};
 
+#[cfg(any(test, feature = "swap"))]
+use super::isolate::Search;
 use super::list::List;
 use super::meta::{Kind, Meta, State};
 use super::mobility::{Borrowed, MOBILITIES, Mobility, PLAIN, groups_of};
@@ -94,8 +96,9 @@ pub(super) struct Lists {
     /// The frames of the zone's whole groups.
     pub(super) groups: FrameSpan,
     pub(super) borrowed: Borrowed,
-    /// Groups that compaction gave up in this round are left alone.
-    pub(super) round: u32,
+    /// The groups that compaction looks at next.
+    #[cfg(any(test, feature = "swap"))]
+    pub(super) search: Search,
 }
 
 impl Lists {
@@ -106,7 +109,8 @@ impl Lists {
             blocks: [[0; ORDERS]; MOBILITIES],
             groups: groups_of(zone),
             borrowed: Borrowed { blocks: 0, groups: 0 },
-            round: 1,
+            #[cfg(any(test, feature = "swap"))]
+            search: Search::new(),
         }
     }
 
@@ -116,7 +120,8 @@ impl Lists {
         self.blocks.iter_mut().for_each(|of| of.fill(0));
         self.filled = [0; MOBILITIES];
         self.borrowed = Borrowed::default();
-        self.round = 1;
+        #[cfg(any(test, feature = "swap"))]
+        (self.search = Search::new());
     }
 
     /// The mobility of the group that holds `frame`, a frame of this zone.

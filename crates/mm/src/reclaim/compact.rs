@@ -1,15 +1,15 @@
 //! Compaction: folios move so that larger blocks become free (row E7).
 //!
 //! ```text
-//!   choose the block with the fewest frames in use      `phys`: from its lists
+//!   choose the block from which the fewest pages move   `phys` remembers cheap groups
 //!   isolate its group ── move its folios elsewhere ──► the block is free
 //!                        │ pinned, held, no room
 //!                        ▼
-//!                        the group is given up for this round
+//!                        the search goes on
 //! ```
 //!
 //! It moves nothing into free groups, so each block that it makes is one more. It ends when enough
-//! blocks are free, its budget is used up, or no group is left to try.
+//! blocks are free, its budget is used up, or it looked at each group in vain.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -18,7 +18,8 @@ use quire_units::{FrameSpan, Order, Pfn};
 use super::Reclaim;
 use crate::base::AllSpaces;
 use crate::limits::GROUP_ORDER;
-use crate::phys::{Candidate, Occupied};
+use crate::paging::Load;
+use crate::phys::{Mobility, Occupied};
 use crate::stats::Event;
 
 /// The goal of a compaction, and its budget.
@@ -28,7 +29,8 @@ pub struct Compaction {
     pub order: Order,
     /// How many blocks of that size should be free, parts of larger ones included.
     pub blocks: u64,
-    /// The most pages that move, or a block's more.
+    /// The most pages that move. A block that needs more is left alone. Looking at a group counts
+    /// as much as moving a page.
     pub pages: u64,
 }
 
@@ -58,6 +60,16 @@ impl Compacted {
     }
 }
 
+/// The groups that a compaction looked at.
+#[derive(Default)]
+struct Looks {
+    all: u64,
+    /// Those since the last one that it tried to empty.
+    vain: u64,
+    /// Those that it could not empty, since the last that it could.
+    refused: u64,
+}
+
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Moves folios, whatever `spaces` map them and files have them, until `goal` is reached.
     /// `spaces` must be all spaces. Folios that are pinned, held, locked in memory, read or
@@ -74,24 +86,48 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let phys = &self.base().phys;
         let order = goal.order.min(GROUP_ORDER);
         let mut done = Compacted::default();
-        let mut drained = false;
+        let (mut drained, mut looks) = (false, Looks::default());
         loop {
             done.enough = phys.has_blocks(order, goal.blocks);
-            if done.enough || done.moved >= goal.pages {
+            if done.enough || done.moved.saturating_add(looks.all) >= goal.pages {
                 break;
             }
             if !core::mem::replace(&mut drained, true) {
                 phys.drain();
                 continue;
             }
-            let Some(next) = phys.emptiest(order) else { break };
-            match self.empty(next, &spaces, resched, &mut done.moved) {
-                true => done.made += 1,
-                false => done.failed += 1,
+            if let Some(load) = self.cheapest(order, &mut looks) {
+                if done.moved.saturating_add(load.pages) > goal.pages {
+                    break;
+                }
+                looks.vain = 0;
+                match self.empty(load, &spaces, resched, &mut done.moved) {
+                    true => (done.made, looks.refused) = (done.made + 1, 0),
+                    false => (done.failed, looks.refused) = (done.failed + 1, looks.refused + 1),
+                }
+            }
+            if looks.vain.max(looks.refused) >= phys.groups() {
+                // Another time all may be different.
+                phys.forgive();
+                break;
             }
             resched();
         }
         done
+    }
+
+    /// The block of `order` from which the fewest pages must move, of those in the groups that come
+    /// next.
+    fn cheapest(&self, order: Order, looks: &mut Looks) -> Option<Load> {
+        let phys = &self.base().phys;
+        let free = phys.free_by_mobility(Mobility::Movable);
+        let free = core::array::from_fn(|order| free[order]);
+        let load_of = |group: Pfn| self.paging().cheapest(group, order, &free);
+        let mut cost = |group: Pfn| load_of(group).map(|load| load.pages);
+        let (group, passed) = phys.search(order == GROUP_ORDER, &mut cost);
+        looks.all += passed;
+        looks.vain += passed;
+        load_of(group?)
     }
 
     /// Lets faults that lack a large folio ask for [compaction](crate::Need::Compact), as far as
@@ -101,7 +137,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// Makes room for a folio that a fault [asked for](crate::Need::Compact), and moves at most
-    /// `pages` pages for it, or a block's more. After a failure, the next faults that lack this
+    /// `pages` pages for it. After a failure, the next faults that lack this
     /// size do not ask.
     pub fn compact_for(
         &self,
@@ -121,7 +157,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Compacts in the background: for the sizes that faults lacked since the last call, where the
     /// policy defers that, and until `keep` per cent of the free frames lie in blocks of
-    /// [`GROUP_ORDER`]. Moves at most `pages` pages, or a block's more.
+    /// [`GROUP_ORDER`]. Moves at most `pages` pages.
     pub fn compact_ahead(
         &self,
         keep: u32,
@@ -149,18 +185,18 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Makes all of a block free; whether it could.
     fn empty(
         &self,
-        next: Candidate,
+        next: Load,
         spaces: &dyn AllSpaces<A>,
         resched: &mut dyn FnMut(),
         moved: &mut u64,
     ) -> bool {
-        let (base, group) = (self.base(), next.group());
+        let (base, group) = (self.base(), next.block.start.align_down(GROUP_ORDER.pages()));
         let phys = &base.phys;
-        if !self.paging().may_vacate(next.block) || !phys.isolate(group) {
-            phys.give_up(group);
+        if !phys.isolate(group) {
+            phys.refuse(group);
             return false;
         }
-        base.count(Event::CompactIsolated, next.free);
+        base.count(Event::CompactIsolated, next.block.count.saturating_sub(next.pages));
         let done = self.paging().vacate(next.block, spaces, resched);
         base.count(Event::CompactScanned, done.scanned);
         *moved += done.moved;
@@ -173,7 +209,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
         phys.end_isolation(group);
         if !made {
-            phys.give_up(group);
+            phys.refuse(group);
         }
         made
     }
