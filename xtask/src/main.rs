@@ -227,6 +227,9 @@ struct Compare {
     /// How many CPUs the machine has, and how many threads the programs use at most
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     smp: u32,
+    /// The machine's memory
+    #[arg(long, default_value = "2G")]
+    mem: String,
     /// MiB of the region that is measured
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1024))]
     region: u32,
@@ -389,6 +392,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
         isa: words.arch,
         programs: words.programs,
         cpus: words.smp,
+        memory: words.mem,
         region_mib: words.region,
         rounds: words.rounds,
         thp: words.thp,

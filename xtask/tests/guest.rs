@@ -70,6 +70,8 @@ fn wrong_arguments_end_with_status_2_and_no_settings_are_changed_unasked() {
         ("mmapbench", &["-n", "0"]),
         ("protbench", &["-m", "much"]),
         ("watchbench", &["3K"]),
+        ("age", &["--full", "99"]),
+        ("age", &["--only", "luck"]),
         ("faultscale", &["-j", "65"]),
         ("cowcheck", &["1M"]),
         ("abicheck", &["no such case"]),

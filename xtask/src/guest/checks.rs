@@ -19,7 +19,7 @@ use super::tag_checks;
 use crate::steps::Missing;
 
 /// Programs, their arguments, and how many seconds they may take on a busy machine.
-const CHECKS: [(&[&str], u64); 10] = [
+const CHECKS: [(&[&str], u64); 11] = [
     (&["abicheck"], 120),
     (&["devcheck"], 60),
     (&["cowcheck"], 60),
@@ -30,6 +30,7 @@ const CHECKS: [(&[&str], u64); 10] = [
     (&["oom", "1"], 120),
     (&["mmapbench", "-n", "1", "-m", "2", "-j", "2"], 120),
     (&["forkbench", "-t", "-n", "1", "-m", "4"], 120),
+    (&["age", "-t", "-n", "1", "--days", "1", "--full", "30", "--only", "demand"], 180),
 ];
 
 /// The arguments of `argcheck`, which has the same list, and its seconds.

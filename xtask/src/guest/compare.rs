@@ -29,6 +29,8 @@ pub struct Comparison {
     /// How many CPUs the machine has, and how many threads the programs use at most. The clock
     /// counts the instructions of all CPUs.
     pub cpus: u32,
+    /// How much memory it has, in QEMU's notation.
+    pub memory: String,
     /// MiB of the region that they measure.
     pub region_mib: u32,
     /// Rounds that the medians are over.
@@ -133,7 +135,7 @@ fn measure_one(
     words.extend(file.map(|(_, file)| file.clone()));
     let order = Order {
         cpus: what.cpus,
-        memory: "2G".to_owned(),
+        memory: what.memory.clone(),
         thp,
         kernel: kernel.to_owned(),
         timeout_seconds: what.timeout_seconds,

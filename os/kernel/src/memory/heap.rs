@@ -19,7 +19,7 @@ use crate::isa;
 
 /// The first bytes of the heap.
 const FIRST_BYTES: u64 = 1 << 20;
-/// The least growth: 256 KiB.
+/// The usual growth: 256 KiB, less where memory is in smaller pieces.
 const GROWTH: Order = Order::new(6);
 /// Frames that must be free beside the heap for a call to be admitted: 512 KiB.
 const RESERVE_FRAMES: u64 = 128;
@@ -40,10 +40,11 @@ unsafe impl Source for Frames {
         let mm = MM.get().ok_or(())?;
         // Alignment and the allocator's own words fit in as much again.
         let pages = (2 * layout.size().max(layout.align()) as u64).div_ceil(PAGE);
-        let order = Order::fitting(pages.next_power_of_two()).ok_or(())?.max(GROWTH);
-        let run = mm.phys().alloc(order).ok_or(())?;
+        let least = Order::fitting(pages.next_power_of_two()).ok_or(())?;
+        let mut orders = (least.get()..=least.max(GROWTH).get()).rev().map(Order::new);
+        let run = orders.find_map(|order| mm.phys().alloc(order)).ok_or(())?;
         let start = (isa::DIRECT + (run.start().get() << PAGE_SHIFT)) as *mut u8;
-        let bytes = order.bytes(PAGE_SHIFT);
+        let bytes = run.count() << PAGE_SHIFT;
         TAKEN.fetch_add(bytes, Ordering::Relaxed);
         // SAFETY: the frames are ours from now on (the run is never given back), and mapped.
         unsafe { talc.claim(start, bytes as usize) }.map(drop).ok_or(())
