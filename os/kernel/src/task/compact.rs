@@ -13,7 +13,7 @@ use crate::isa;
 use crate::memory::{Everyone, mm};
 
 /// The most pages that move for one fault: a few hundred microseconds.
-const FOR_A_FAULT: u64 = 384;
+const FOR_A_FAULT: u64 = 512;
 /// The most that move in one part of the background's work, and how long it rests.
 const PART: u64 = 512;
 const REST_NS: u64 = 500_000_000;

@@ -21,8 +21,7 @@ const TRIES: u32 = 64;
 /// Pages that are reclaimed when memory is out.
 const RECLAIMED: u64 = 256;
 /// The most pages that move for one fault, and in one part of the background's work.
-const MOVED: u64 = 384;
-const MOVED_AHEAD: u64 = 512;
+const MOVED: u64 = 512;
 /// One compaction of as many is compared with the bound.
 const COMPARED: u64 = 4;
 /// Per step: parts that are given back, and pages that are touched again.
@@ -182,7 +181,7 @@ impl Life<'_, '_, '_> {
         let lacks = blocks < kept / GROUP_ORDER.pages();
         let before = if lacks { self.emptiable(GROUP_ORDER) } else { None };
         let everyone = Everyone(&self.processes);
-        let done = self.mm.reclaim().compact_ahead(Policy::KEEP, MOVED_AHEAD, &everyone, &mut || {});
+        let done = self.mm.reclaim().compact_ahead(Policy::KEEP, MOVED, &everyone, &mut || {});
         if lacks {
             self.note(GROUP_ORDER, done, before);
         }
