@@ -13,7 +13,7 @@ const LENGTH_EXACT: usize = 40;
 /// Bytes of a step: its actor, verb, arguments and fault.
 const STEP_BYTES: usize = 2 * ARGS + 4;
 
-/// Operations on files, and those that evict their pages: no others change the indices.
+/// Operations on files, and those that evict or move their pages: no others change the indices.
 const OF_FILES: &[Verb] = &[
     Verb::Look,
     Verb::Put,
@@ -25,6 +25,8 @@ const OF_FILES: &[Verb] = &[
     Verb::Write,
     Verb::Populate,
     Verb::Reclaim,
+    Verb::Compact,
+    Verb::Take,
     Verb::Hoard,
     Verb::Return,
     Verb::Lose,

@@ -112,6 +112,10 @@ struct Mutants {
     /// Only the simulator and the models judge, and no unit or property tests
     #[arg(long)]
     without_direct_tests: bool,
+    /// Draw none: plant the slips of docs/planted.md, which the simulator must find; or those of
+    /// them whose names contain this
+    #[arg(long, value_name = "PART", num_args = 0..=1, default_missing_value = "")]
+    planted: Option<String>,
     /// Only print what is drawn
     #[arg(long)]
     list: bool,
@@ -405,6 +409,10 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
 }
 
 fn mutants(root: &Path, words: Mutants) -> ExitCode {
+    if let Some(only) = &words.planted {
+        let done = mutants::run_planted(root, Some(only.as_str()));
+        return done.map_or_else(|error| refuse(&error), exit);
+    }
     let what = mutants::What {
         seed: words.seed,
         count: words.count,

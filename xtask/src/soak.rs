@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: what `ci` runs, longer and from other seeds (`make soak`).
 //!
 //! ```text
-//!   first           the simulator finds what is broken on purpose
+//!   first           the simulator finds what is broken on purpose: the canary, the planted slips
 //!   round 1, 2, …   scripts of a seed of its own ──► the stress tests, some times over
 //!                   ──► the simulator ──► orders of threads, both from seeds of their own
 //!                   ──► slips that were not drawn before, which the tests must notice
@@ -66,7 +66,7 @@ struct Step {
 /// Runs all of it in the workspace at `root`; returns whether nothing failed.
 pub fn run(root: &Path, what: &What) -> bool {
     let seed = what.seed.unwrap_or_else(seed_of_now);
-    let mut all = vec![canary(&build_dir(root))];
+    let mut all = vec![canary(&build_dir(root)), planted()];
     all.extend(steps(what.rounds, seed, &build_dir(root)));
     println!("Seeds from {seed} on. These steps run until one fails:");
     all.iter().for_each(|step| println!("  {:<28} {}", step.name, step.line()));
@@ -119,6 +119,11 @@ fn canary(build_dir: &Path) -> Step {
     let dir = build_dir.join("canary").display().to_string();
     let test = ["test", "--package", "quire-sim", "--test", "it", "--target-dir", &dir, "canary"];
     Step::new("canary".to_owned(), &test).with("RUSTFLAGS", "--cfg=quire_canary")
+}
+
+/// So it must find each slip of docs/planted.md.
+fn planted() -> Step {
+    Step::new("planted slips".to_owned(), &["xtask", "mutants", "--planted"])
 }
 
 fn simulator(round: u64, seed: u64) -> Step {

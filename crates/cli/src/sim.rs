@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use quire_sim::whole::{
-    Failure, Format, Found, Generator, Options, Report, Script, Setup, Step, Violation, run_steps,
-    shrink,
+    Failure, Format, Found, Generator, Moves, Options, Report, Script, Setup, Step, Violation,
+    run_steps, shrink,
 };
 
 use crate::isa::Isa;
@@ -109,7 +109,8 @@ fn one(args: &SimArgs, seed: u64, trace: Option<&Path>) -> Result<Report> {
 
 fn line(seed: u64, setup: &Setup, report: &Report, rate: f64) -> String {
     format!(
-        "seed {seed}: {} steps, {} checks, trace {:016x}, {:.0} steps/s, {}, {} CPUs, {} processes",
+        "seed {seed}: {} steps, {} checks, trace {:016x}, {:.0} steps/s, {}, {} CPUs, \
+         {} processes, {}",
         report.steps,
         report.checks,
         report.trace,
@@ -117,6 +118,16 @@ fn line(seed: u64, setup: &Setup, report: &Report, rate: f64) -> String {
         setup.format.name(),
         setup.cpus,
         setup.processes,
+        told_of(&report.moves),
+    )
+}
+
+/// The work of compaction, and the pages that moved.
+fn told_of(moves: &Moves) -> String {
+    let Moves { compactions, made, failed, pages, stayed } = moves;
+    format!(
+        "{compactions} compactions ({made} blocks made, {failed} not), {pages} pages moved, \
+         {stayed} folios stayed"
     )
 }
 
@@ -139,19 +150,22 @@ fn told(seed: u64, script: Script, violation: Violation) -> anyhow::Error {
 fn swarm(args: &SimArgs, time: Duration) -> Result<()> {
     let begin = Instant::now();
     let mut steps = 0;
-    let mut seeds = 0;
+    let (mut seeds, mut moves) = (0, Moves::default());
     for seed in args.seed.. {
         if begin.elapsed() >= time {
             break;
         }
-        steps += one(args, seed, None)?.steps;
+        let report = one(args, seed, None)?;
+        steps += report.steps;
+        moves += report.moves;
         seeds += 1;
     }
     let seconds = begin.elapsed().as_secs_f64();
     writeln!(
         stdout(),
-        "{seeds} seeds, {steps} steps in {seconds:.0} s ({:.0} steps/s): no violation",
-        steps as f64 / seconds
+        "{seeds} seeds, {steps} steps in {seconds:.0} s ({:.0} steps/s), {}: no violation",
+        steps as f64 / seconds,
+        told_of(&moves)
     )?;
     Ok(())
 }

@@ -41,11 +41,13 @@ const fn usual(verb: Verb) -> u64 {
         Verb::Unmap | Verb::Move | Verb::Truncate => 8,
         Verb::Lock | Verb::Populate | Verb::Resize | Verb::Size | Verb::Hoard | Verb::Return => 8,
         Verb::Guard | Verb::Unguard | Verb::Free | Verb::Track | Verb::DropZeroes => 8,
-        Verb::Watch | Verb::Shield | Verb::Migrate => 8,
+        Verb::Watch | Verb::Shield => 16,
+        // Folios move between any two steps of any script.
+        Verb::Migrate | Verb::Compact => 12,
         Verb::Collapse | Verb::Reclaim | Verb::CopyMost | Verb::OptOut | Verb::Scan => 4,
         Verb::Lose | Verb::Mend | Verb::Join | Verb::Limit => 4,
         Verb::ZeroesMost | Verb::Swappiness | Verb::Enabled | Verb::Defrag => 2,
-        Verb::Compact | Verb::Take | Verb::Answer => 4,
+        Verb::Ahead | Verb::Take | Verb::Answer => 4,
         Verb::Relieve | Verb::GroupOut => 2,
         Verb::SwapOn | Verb::SwapOff | Verb::EndLoan => 4,
         Verb::EvictMost | Verb::Group | Verb::Lend => 2,
@@ -261,9 +263,16 @@ impl Iterator for Generator {
             *value = self.arg(arg);
         }
         let (mut fault, mut nth) = (Fault::None, 0);
-        if self.dice.once_in(self.fault_every) {
+        // A step that moves many folios has more places where one can strike, and is rarer.
+        let moves = verb.moves_folios();
+        let every = if moves { self.fault_every.div_ceil(8) } else { self.fault_every };
+        if self.dice.once_in(every) {
             fault = self.dice.pick(&self.faults);
             nth = match fault {
+                Fault::Alloc | Fault::Copy if moves => {
+                    let most = self.dice.pick(&[5, 40]);
+                    1 + self.dice.roll(most)
+                }
                 Fault::Slow => 1 + self.dice.roll(60),
                 Fault::Race => self.dice.roll(1 << 16),
                 _ => 1 + self.dice.roll(5),

@@ -103,8 +103,11 @@ verbs! {
     Shield "shield" [Page, Pages, Of(3)];
     /// Moves folios to other frames.
     Migrate "migrate" [Page, Pages];
-    /// Makes a free block of an order, by moving this many pages at most.
+    /// Makes one more free block of an order, by moving this many pages at most.
     Compact "compact" [Order, Pages];
+    /// Compacts in the background: the percentage of the free memory that is to lie in large
+    /// blocks, and the most pages that move.
+    Ahead "ahead" [Of(101), Pages];
     /// Another user of memory takes just these frames: the first, and how many.
     Take "take" [FilePage, Of(600)];
     /// Faults may ask for compaction, or not.
@@ -207,6 +210,14 @@ verbs! {
     Carry "carry" [Page, Pages, Pages, Page, Of(5)];
     /// A device gets a page, and only reads it.
     PinRead "pinread" [Page];
+}
+
+impl Verb {
+    /// Whether it moves folios of any number to other frames.
+    #[must_use]
+    pub const fn moves_folios(self) -> bool {
+        matches!(self, Self::Migrate | Self::Compact | Self::Ahead | Self::Take)
+    }
 }
 
 impl fmt::Display for Verb {

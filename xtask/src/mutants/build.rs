@@ -20,6 +20,8 @@ pub(crate) enum Build {
     Tests,
     /// The simulator's program.
     Simulator,
+    /// The same as fast as it can be, and without the library's assertions.
+    Swarm,
     /// The library under loom.
     Loom,
     /// The hosted system under shuttle.
@@ -42,6 +44,7 @@ impl Build {
                 ["check", "--lib"].into_iter().chain(packages).collect()
             }
             Self::Simulator => vec!["build", "--package", "quire-cli"],
+            Self::Swarm => vec!["build", "--profile", "sim", "--package", "quire-cli"],
             Self::Loom => {
                 vec!["test", "--no-run", "--profile", "sim", "--package", "quire-mm", "--lib"]
             }
@@ -56,7 +59,7 @@ impl Build {
     /// Flags for the compiler, and the directory beside the copy.
     const fn flags(self) -> (&'static str, &'static str) {
         match self {
-            Self::Check | Self::Tests | Self::Simulator => ("", "host"),
+            Self::Check | Self::Tests | Self::Simulator | Self::Swarm => ("", "host"),
             Self::Loom => ("--cfg=loom -Cdebug-assertions", "loom"),
             Self::Shuttle => (crate::ci::SCHEDULES_FLAGS, "shuttle"),
         }

@@ -17,6 +17,7 @@
 //! * `copy` writes the copy, `build` builds it.
 //! * `suites` runs tests, `judge` those that may notice one mutant, `process` one program.
 //! * `records` reads the mutants that change nothing, `report` sums up.
+//! * `planted` plants slips that people wrote down, for the simulator alone.
 
 mod siblings;
 mod operators;
@@ -30,7 +31,9 @@ mod suites;
 mod judge;
 mod report;
 mod command;
+mod planted;
 #[cfg(test)]
 mod tests;
 
 pub use command::{What, run};
+pub use planted::run as run_planted;

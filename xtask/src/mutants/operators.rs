@@ -53,6 +53,8 @@ pub(crate) enum Operator {
     Weaken,
     /// Another constant or variant of the same type.
     Sibling,
+    /// A slip that a record plants: see `planted`.
+    Planted,
 }
 
 impl Operator {
@@ -75,6 +77,7 @@ impl Operator {
             Self::Fence => "fence",
             Self::Weaken => "weaken",
             Self::Sibling => "sibling",
+            Self::Planted => "planted",
         }
     }
 

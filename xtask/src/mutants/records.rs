@@ -42,6 +42,11 @@ impl Name {
         Self::new(&mutant.file, &mutant.function, mutant.site.operator, &mutant.site)
     }
 
+    /// Its first line, and the texts before and after.
+    pub(crate) fn parts(&self) -> (&str, &str, &str) {
+        (&self.of, &self.was, &self.becomes)
+    }
+
     /// As a record has it, in lines of the documents' width.
     pub(crate) fn block(&self) -> String {
         let mut lines = vec![BEGIN.to_owned(), self.of.clone()];
@@ -60,15 +65,20 @@ pub(crate) struct Record {
     pub(crate) is_argued: bool,
 }
 
-/// All records of a document.
+/// All records of the document.
 pub(crate) fn read(document: &str) -> Vec<Record> {
+    read_as(BEGIN, document)
+}
+
+/// All records of a document, whose first line is `begin`.
+pub(crate) fn read_as(begin: &str, document: &str) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     let mut inside = false;
     for (at, line) in document.lines().enumerate() {
         let line = line.trim();
         let last = records.last_mut();
         match (line, inside, last) {
-            (BEGIN, false, _) => {
+            (line, false, _) if line == begin => {
                 inside = true;
                 let name = Name { of: String::new(), was: String::new(), becomes: String::new() };
                 records.push(Record { name, line: at + 1, is_argued: false });

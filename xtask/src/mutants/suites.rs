@@ -40,7 +40,7 @@ const SIM_STEPS: &str = "20000";
 const SIM_SEEDS: [&str; 2] = ["1", "2"];
 
 /// The page-table formats, as the simulator calls them.
-const FORMATS: [&str; 8] = [
+pub(crate) const FORMATS: [&str; 8] = [
     "x86_64",
     "x86_64_la57",
     "arm64_4k",
@@ -58,7 +58,7 @@ const FIRST_SECONDS: f64 = 600.0;
 pub(crate) fn of(build: Build, programs: Vec<Program>) -> Vec<Suite> {
     let mut suites: Vec<Suite> = programs
         .into_iter()
-        .filter(|program| build != Build::Simulator || program.name == "cli quire")
+        .filter(|program| !is_simulator(build) || program.name == "cli quire")
         .map(|program| Suite { build, program })
         .collect();
     // Those of the small packages first; `cargo` gives them in the order of their end.
@@ -70,12 +70,16 @@ pub(crate) fn of(build: Build, programs: Vec<Program>) -> Vec<Suite> {
     suites
 }
 
+const fn is_simulator(build: Build) -> bool {
+    matches!(build, Build::Simulator | Build::Swarm)
+}
+
 impl Suite {
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
         match self.build {
             Build::Check | Build::Tests => self.program.name.clone(),
-            Build::Simulator => "simulator".to_owned(),
+            Build::Simulator | Build::Swarm => "simulator".to_owned(),
             Build::Loom => "loom".to_owned(),
             Build::Shuttle => "shuttle".to_owned(),
         }
@@ -108,7 +112,7 @@ impl Suite {
     ) -> Result<(End, f64), String> {
         let mut command = Command::new(&self.program.path);
         command.current_dir(&self.program.dir).env(setting.0, setting.1);
-        let alarm: Alarm = if self.build == Build::Simulator {
+        let alarm: Alarm = if is_simulator(self.build) {
             let words = names.first().and_then(|name| name.split_once(' '));
             let (isa, seed) = words.unwrap_or((FORMATS[0], SIM_SEEDS[0]));
             command.args(["sim", "--isa", isa, "--seed", seed, "--ops", SIM_STEPS]);

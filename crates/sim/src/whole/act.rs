@@ -41,7 +41,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             | Verb::Reclaim
             | Verb::DropZeroes => self.act_on_pages(step, process, part),
             Verb::Scan => self.scan(step),
-            Verb::Migrate | Verb::Compact | Verb::Take | Verb::Answer => {
+            Verb::Migrate | Verb::Compact | Verb::Ahead | Verb::Take | Verb::Answer => {
                 self.act_on_frames(step, process, part)
             }
             Verb::Pin | Verb::Unpin | Verb::Device => self.act_on_pins(step, process, part.0),

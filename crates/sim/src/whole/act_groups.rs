@@ -241,7 +241,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut folios = BTreeMap::new();
         for space in spaces {
             let walked = check::leaves(self.mm, space, |leaf| {
-                if leaf.attrs.contains(Attrs::SOFT) {
+                // A protected page is COW as well.
+                if leaf.attrs.contains(Attrs::SOFT) && !leaf.attrs.contains(Attrs::COW) {
                     return;
                 }
                 let (mut at, end) = (leaf.frame, leaf.frame.add(leaf.pages.count()));

@@ -10,6 +10,7 @@ use quire_script::{Fault, Lost, Page, Shielded, Source, Why};
 use quire_units::{Access, Order, Vpn};
 
 use super::act_frames::FRAMES;
+use super::act_moves::isolated;
 use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
 use super::world::World;
@@ -198,6 +199,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let what = format!("{} frames are held, {held} should be", totals.held);
             return Err(Wrong::new(Kind::Leak, what));
         }
+        let isolated = isolated(self.mm.phys());
+        if isolated > 0 {
+            let what = format!("{isolated} frames are kept for a compaction that has ended");
+            return Err(Wrong::new(Kind::Leak, what));
+        }
         Ok(totals)
     }
 
@@ -275,6 +281,15 @@ impl<A: Arch> World<'_, '_, '_, A> {
             }
         }
         Ok(())
+    }
+
+    /// A move keeps what leaves record: later accesses would hide a loss.
+    pub(super) fn check_marks(&self) -> Result<(), Wrong> {
+        let all = if self.raced { 0 } else { self.spaces.len() };
+        (0..all).try_for_each(|process| {
+            self.check_written(process)?;
+            self.check_shields(process)
+        })
     }
 
     /// Protection is where it should be, and nowhere else.

@@ -58,7 +58,7 @@ mod run;
 mod shrink;
 
 pub use quire_script::{ARGS, Arg, Fault, Generator, Step, Theme, Verb};
-pub use run::{Failure, Options, Report, run, run_steps};
+pub use run::{Failure, Moves, Options, Report, run, run_steps};
 pub use script::Script;
 pub use setup::{Format, Setup};
 pub use shrink::{Found, shrink};

@@ -1,8 +1,11 @@
 //! Running a script: step by step, each judged, everything checked now and then.
 
 use std::io::Write;
+use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use quire::Compacted;
+use quire::stats::Event;
 use quire_arch::Arch;
 use quire_machine::{Config, Machine};
 
@@ -22,6 +25,42 @@ pub struct Report {
     pub trace: u64,
     /// How often everything was checked.
     pub checks: u64,
+    /// What moved.
+    pub moves: Moves,
+}
+
+/// How much a run tells about folios that move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moves {
+    /// Compactions, of steps and of faults, and spans of frames that were taken.
+    pub compactions: u64,
+    /// Blocks and spans that compactions made free.
+    pub made: u64,
+    /// Blocks and spans that they could not empty.
+    pub failed: u64,
+    /// Pages that have other frames now, by compactions and migrations.
+    pub pages: u64,
+    /// Folios that could not move.
+    pub stayed: u64,
+}
+
+impl Moves {
+    /// Counts a compaction.
+    pub(super) fn add(&mut self, done: Compacted) {
+        self.compactions += 1;
+        self.made += done.made;
+        self.failed += done.failed;
+    }
+}
+
+impl AddAssign for Moves {
+    fn add_assign(&mut self, more: Self) {
+        self.compactions += more.compactions;
+        self.made += more.made;
+        self.failed += more.failed;
+        self.pages += more.pages;
+        self.stayed += more.stayed;
+    }
 }
 
 /// Why there is no report.
@@ -135,6 +174,12 @@ impl Job for Play<'_, '_> {
             }
             world.finish(&free).map_err(|wrong| found(at, wrong))?;
             report.checks += 1;
+            let all = mm.totals();
+            report.moves = Moves {
+                pages: all.event(Event::MigratedPages),
+                stayed: all.event(Event::MigrateFailed),
+                ..world.moved
+            };
             Ok(report)
         }));
         played.unwrap_or_else(|panic| Err(Failure::Violation(panicked(at, &*panic))))

@@ -17,6 +17,7 @@ use super::act_frames::Shows;
 use super::act_groups::Group;
 use super::device::{Devices, LOOSE, Transfer};
 use super::exact::Exact;
+use super::run::Moves;
 use super::setup::Setup;
 use super::violation::{Kind, Wrong};
 use crate::system::{HostedMm, SWAPS};
@@ -56,6 +57,8 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) devices: Devices,
     pub(super) pins: Vec<Pin>,
     pub(super) hoard: Vec<FrameRun>,
+    /// Compactions up to now.
+    pub(super) moved: Moves,
     /// Frames that areas may show.
     pub(super) shows: Shows,
     /// Frames that have failed.
@@ -109,6 +112,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             devices: Devices::new(),
             pins: Vec::new(),
             hoard: Vec::new(),
+            moved: Moves::default(),
             shows: Shows::new(kept),
             bad: Vec::new(),
             failed_ever: BTreeSet::new(),
