@@ -588,7 +588,7 @@ enum variant { GROUPING, DEMAND, BACKGROUND, VARIANTS };
 static const char *const variant_names[VARIANTS] = {"grouping", "demand", "background"};
 
 enum metric {
-    WANTED_2M, HAD_2M, HAD_64K, MEDIAN, P99, GAINED, GAIN, GAIN_LESS, MOVED, LIFE, IN_BLOCKS,
+    WANTED_2M, HAD_2M, HAD_64K, MEDIAN, P99, STALLED, GAINED, GAIN, GAIN_LESS, MOVED, LIFE, IN_BLOCKS,
     COMPACT_BLOCKS, COMPACT_NS, COMPACT_PAGES, COMPACT, COMPACT_LESS, COMPACT_MOVED, METRICS
 };
 static const struct {
@@ -599,6 +599,7 @@ static const struct {
     {"had-64K", "percent"},
     {"fault-2M-median", "ns/fault"},
     {"fault-2M-99-of-100", "ns/fault"},
+    {"compacted-for", "faults"},
     {"gained-2M", "blocks"},
     {"gain-2M", "ns/block"},
     {"gain-2M-without-copies", "ns/block"},
@@ -664,6 +665,7 @@ static void results(double *found)
     found[WANTED_2M] = (double)shared->large.wanted;
     found[HAD_2M] = per(100 * (double)shared->large.had, (double)shared->large.wanted);
     found[HAD_64K] = per(100 * (double)shared->small.had, (double)shared->small.wanted);
+    found[STALLED] = (double)shared->stalls;
     found[GAINED] = gained;
     found[GAIN] = per(ns, gained);
     found[GAIN_LESS] = per(less_copies(ns, moved), gained);

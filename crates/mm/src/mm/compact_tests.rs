@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::Config;
-use quire_units::{Access, Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
+use quire_units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::migrate_tests::{Device, Scene, random, with_device};
 use crate::cache::{FileId, Store};
@@ -382,4 +382,47 @@ fn i19_compactions_between_forks_and_writes_lose_no_byte() {
     lives::<X86_64>(Config::x86_64);
     lives::<Arm4k>(Config::arm64_4k);
     lives::<Sv39>(Config::riscv64_sv39);
+}
+
+/// A large folio of a file moves out of a span while only single pages are free elsewhere.
+fn divides<A: Arch>(config: Config) {
+    with_device::<A>(config, Device::Moves, |scene| {
+        let (mm, worn) = (scene.mm, Worn::new(scene, &mut 21, false));
+        let space = &worn.space;
+        let id = file(scene, space);
+        let first = MORE.start.add(MORE.count());
+        mm.policy().set_size(Order::new(4), SizePolicy::Always).expect("a size");
+        for at in 0..64 {
+            scene.access(space, first.add(at), Some(at + 7));
+        }
+        let frame = scene.frames(space)[&first].0;
+        let before = mm.frame_info(frame).expect("it is in use");
+        assert!(before.order > Order::ZERO, "{}: {before:?}", A::NAME);
+        let orders = (0..=GROUP_ORDER.get()).rev().map(Order::new);
+        let cpu = CpuId::new(0);
+        let alloc = |order| std::iter::from_fn(move || mm.allocator().alloc(cpu, order));
+        let held: Vec<_> = orders.flat_map(alloc).collect();
+        for at in (0..MORE.count()).step_by(2) {
+            mm.discard(space, PageSpan::at(MORE.start.add(at), 1).expect("a page"))
+                .expect("memory");
+        }
+        let span = FrameSpan::new(before.head, before.order.pages());
+        let taken = mm.reclaim().take_span(span, &[space][..], &mut || {});
+        assert_eq!(taken.as_ref().map(|run| run.span()).ok(), Some(span), "{}", A::NAME);
+        assert!(mm.totals().event(Event::FolioSplit) > 0);
+        scene.check(&[space]);
+        for at in 0..64 {
+            assert_eq!(scene.access(space, first.add(at), None), at + 7, "{} page {at}", A::NAME);
+        }
+        taken.into_iter().chain(held).for_each(|run| mm.allocator().free(cpu, run));
+        scene.end([worn.space]);
+        mm.files().close(id).expect("it is open");
+    });
+}
+
+#[test]
+fn e7_a_folio_of_a_file_is_divided_where_no_free_part_has_room_for_it() {
+    divides::<X86_64>(Config::x86_64());
+    divides::<Arm4k>(Config::arm64_4k());
+    divides::<Sv39>(Config::riscv64_sv39());
 }

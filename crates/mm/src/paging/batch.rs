@@ -126,9 +126,8 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
         let (base, batch, gather) = (self.paging.base(), &mut self.folios, &mut *self.gather);
         self.spaces.visit(&mut |space| {
             let own = base.view(space).tables().home(Vpn::new(0)).space;
-            let is_here = |(leaving, home): (&Leaving, &u32)| {
-                (!near || *home == own) && leaving.is_mapped()
-            };
+            let is_here =
+                |(leaving, home): (&Leaving, &u32)| (!near || *home == own) && leaving.is_mapped();
             if !batch.iter().zip(&homes).any(is_here) {
                 return;
             }

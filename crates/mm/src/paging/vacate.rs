@@ -15,10 +15,10 @@ use super::leave::{Obstacle, PagedOut, Purpose};
 use crate::base::AllSpaces;
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::{GROUP_ORDER, LEAVE_MOST};
-use crate::phys::Kind;
+use crate::phys::{Kind, Mobility};
 use crate::space::Space;
 use crate::stats::Event;
-use crate::table::Gather;
+use crate::table::{Divided, Division, Gather};
 
 /// The result of emptying frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,6 +43,15 @@ pub(crate) struct Load {
     pub(crate) block: FrameSpan,
     /// How many pages must move.
     pub(crate) pages: u64,
+    /// How many of them are in folios that must be divided for that.
+    divided: u64,
+}
+
+impl Load {
+    /// What it costs. A folio that is divided is a loss as well.
+    pub(crate) fn cost(&self) -> u64 {
+        self.pages + self.divided
+    }
 }
 
 /// The use of the frames from one on.
@@ -68,57 +77,75 @@ impl Use {
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     /// The block of `order` in `group`, which has slots, that is the cheapest to empty. `None` when
-    /// each is free, or has frames that stay for sure, or holds folios for which the free parts of
-    /// other groups have no room: `free` counts these parts by order, those of `group` included.
-    pub(crate) fn cheapest(&self, group: Pfn, order: Order, free: &Parts) -> Option<Load> {
-        let mut free = *free;
+    /// each is free, or has frames that stay for sure, or more than `most` pages in use, or holds
+    /// folios for which the free parts of other groups have no room: `free` counts these parts by
+    /// order, those of `group` included.
+    pub(crate) fn cheapest(
+        &self,
+        group: Pfn,
+        order: Order,
+        free: &Parts,
+        most: u64,
+    ) -> Option<Load> {
+        let (mut free, mut used) = (*free, GROUP_ORDER.pages());
         // A block that is given up for another is no gain.
         free[order.index()..].fill(0);
         let all = FrameSpan::new(group, GROUP_ORDER.pages());
-        for used in self.uses(all) {
-            if let Use::Free(order) = used
+        for own in self.uses(all) {
+            if let Use::Free(order) = own
                 && let Some(parts) = free.get_mut(order.index())
             {
                 *parts = parts.saturating_sub(1);
+                used -= order.pages();
             }
         }
+        if order == GROUP_ORDER && used > most {
+            return None;
+        }
         let blocks = all.blocks(order).map(|(at, order)| FrameSpan::new(at, order.pages()));
-        blocks.filter_map(|block| self.load(block, &free)).min_by_key(|load| load.pages)
+        blocks.filter_map(|block| self.load(block, &free)).min_by_key(Load::cost)
     }
 
     /// What moves so that `block` is free, if all of it can move and `free` has room.
     fn load(&self, block: FrameSpan, free: &Parts) -> Option<Load> {
         let folios = self.base().folios();
-        let (mut whole, mut any, mut pages) = ([0; GROUP_ORDER.index()], 0, 0);
+        let (mut whole, mut divisible) = (Parts::default(), Parts::default());
         for used in self.uses(block) {
             match used {
                 Use::Free(_) | Use::Passing => {}
                 Use::Folio(folio) if folios.counts(folio).pins == 0 => {
-                    pages += folio.order.pages();
-                    match self.is_divisible(folio) {
-                        true => any += folio.order.pages(),
-                        false => *whole.get_mut(folio.order.index())? += 1,
-                    }
+                    let such = if self.is_divisible(folio) { &mut divisible } else { &mut whole };
+                    *such.get_mut(folio.order.index())? += 1;
                 }
                 Use::Folio(_) | Use::Stays => return None,
             }
         }
-        // Each part that is left over is two of the next smaller order.
-        let mut left = 0;
+        let (mut left, mut pages, mut divided) = (0, 0, 0);
         for order in (0..whole.len()).rev() {
+            // Each part that is left over is two of the next smaller order.
             left = (2 * left + free[order]).checked_sub(whole[order])?;
+            let fit = divisible[order].min(left);
+            left -= fit;
+            divided += (divisible[order] - fit) << order;
+            pages += (whole[order] + divisible[order]) << order;
         }
-        (pages > 0 && any <= left).then_some(Load { block, pages })
+        (pages > 0 && divided <= left).then_some(Load { block, pages, divided })
     }
 
-    /// Whether a folio that moves may become several: it is a file's, and not a device's.
+    /// Whether a folio may become several to move: it is a file's, and not a device's, or anonymous
+    /// and mapped once.
     fn is_divisible(&self, folio: Folio) -> bool {
-        self.is_cached(folio) && !self.base().is_swapped(folio)
+        let folios = self.base().folios();
+        match folios.known(folio).0.contains(FolioFlags::CACHED) {
+            true => !self.base().is_swapped(folio),
+            false => u64::from(folios.counts(folio).mapped) <= folio.order.pages(),
+        }
     }
 
     /// Whether a folio is a file's, or a device's that no page maps.
     fn is_cached(&self, folio: Folio) -> bool {
-        let (known, counts) = (self.base().folios().known(folio).0, self.base().folios().counts(folio));
+        let (known, counts) =
+            (self.base().folios().known(folio).0, self.base().folios().counts(folio));
         known.contains(FolioFlags::CACHED) && (counts.mapped == 0 || !self.base().is_swapped(folio))
     }
 
@@ -142,47 +169,101 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     ) -> Vacated {
         let (base, mut done, mut gather) = (self.base(), Vacated::default(), Gather::new());
         let mut batch = Batch::new(self, spaces, Purpose::Pack, &mut gather);
-        let mut seen = Seen::new();
-        // A folio may begin before the frames.
-        let mut at = base.folios().of(frames.start).map_or(frames.start, |folio| folio.head);
-        while at < frames.end() {
-            let used = self.use_of(at);
-            let next = at.add(used.pages());
-            match used {
-                Use::Folio(folio) if self.is_cached(folio) => {
-                    if self.send_cached(folio, spaces, &mut batch.done) {
-                        // Its parts begin at the same frame.
-                        continue;
-                    }
-                    done.scanned += folio.order.pages();
-                }
-                Use::Folio(folio) => {
-                    done.scanned += folio.order.pages();
-                    seen.push((folio, base.folios().home(folio).space));
-                }
-                Use::Stays => done.stay += 1,
-                Use::Free(_) | Use::Passing => {}
-            }
-            if seen.is_full() {
-                done.stay += self.send(&mut seen, spaces, &mut batch);
-                resched();
-            }
-            at = next;
+        // Small ones fit anywhere, and would take the room of the others.
+        for large in [true, false] {
+            self.vacate_some(frames, large, spaces, &mut batch, &mut done, resched);
         }
-        done.stay += self.send(&mut seen, spaces, &mut batch);
         let moved = batch.done;
         base.count(Event::MigratedPages, moved.pages);
         base.count(Event::MigrateFailed, moved.stay + done.stay);
         Vacated { moved: moved.pages, stay: done.stay + moved.stay, ..done }
     }
 
-    /// Moves the folios of `seen`, and empties it. Returns how many could not begin.
-    fn send(
+    /// Moves the folios of `frames` that have several pages, or the others.
+    fn vacate_some(
         &self,
-        seen: &mut Seen,
+        frames: FrameSpan,
+        large: bool,
         spaces: &dyn AllSpaces<A>,
         batch: &mut Batch<'_, A, H>,
-    ) -> u64 {
+        done: &mut Vacated,
+        resched: &mut dyn FnMut(),
+    ) {
+        let (base, mut seen) = (self.base(), Seen::new());
+        // A folio may begin before the frames.
+        let mut at = base.folios().of(frames.start).map_or(frames.start, |folio| folio.head);
+        while at < frames.end() {
+            let used = self.use_of(at);
+            let next = at.add(used.pages());
+            match used {
+                Use::Folio(folio) if (folio.order > Order::ZERO) == large => {
+                    // The parts of one that was divided begin at the same frame.
+                    if self.is_cached(folio) {
+                        if self.send_cached(folio, spaces, &mut batch.done) {
+                            continue;
+                        }
+                    } else {
+                        if !self.has_room(folio.order, seen.len() as u64 + 1) {
+                            done.stay += self.send(&mut seen, spaces, batch);
+                            if !self.has_room(folio.order, 1) && self.divide_at_home(folio, spaces)
+                            {
+                                continue;
+                            }
+                        }
+                        seen.push((folio, base.folios().home(folio).space));
+                    }
+                    done.scanned += folio.order.pages();
+                }
+                Use::Stays if !large => done.stay += 1,
+                Use::Free(_) | Use::Passing | Use::Folio(_) | Use::Stays => {}
+            }
+            if seen.is_full() {
+                done.stay += self.send(&mut seen, spaces, batch);
+                resched();
+            }
+            at = next;
+        }
+        done.stay += self.send(&mut seen, spaces, batch);
+    }
+
+    /// Whether free parts of groups have room for as many folios of `order`.
+    fn has_room(&self, order: Order, folios: u64) -> bool {
+        let free = self.base().phys.free_by_mobility(Mobility::Movable);
+        let parts = free[..GROUP_ORDER.index()].iter().skip(order.index()).zip(0..);
+        order == Order::ZERO || parts.map(|(free, up)| free << up).sum::<u64>() >= folios
+    }
+
+    /// Divides an anonymous folio that one space maps into folios for which there is room; whether
+    /// it did.
+    fn divide_at_home(&self, folio: Folio, spaces: &dyn AllSpaces<A>) -> bool {
+        let base = self.base();
+        let Some(most) = base.phys.largest_packed().filter(|most| *most < folio.order) else {
+            return false;
+        };
+        let (mut divided, here) = (false, self.place(folio));
+        spaces.visit(&mut |space| {
+            let tables = base.view(space).tables();
+            let is_it = |there: Folio| there == folio;
+            if !divided
+                && !here.is_empty()
+                && let Some((page, ..)) = tables.first_folio(here, is_it)
+            {
+                let done = self.spaces().divide(space, page, Division::Uniform(most));
+                divided = matches!(done, Ok(Divided::Parts { .. }));
+            }
+        });
+        divided
+    }
+
+    /// The pages at which a folio's home says that it is mapped.
+    fn place(&self, folio: Folio) -> PageSpan {
+        let home = self.base().folios().home(folio);
+        let end = home.page.get().saturating_add(folio.order.pages());
+        PageSpan::new(home.page, Vpn::new(end)).intersect(Space::<A>::all())
+    }
+
+    /// Moves the folios of `seen`, and empties it. Returns how many could not begin.
+    fn send(&self, seen: &mut Seen, spaces: &dyn AllSpaces<A>, batch: &mut Batch<'_, A, H>) -> u64 {
         let mut stay = 0;
         while !seen.is_empty() {
             let mut held = Seen::new();
@@ -223,9 +304,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             if (space == own) != near {
                 return true;
             }
-            let home = folios.home(folio);
-            let end = home.page.get().saturating_add(folio.order.pages());
-            let here = PageSpan::new(home.page, Vpn::new(end)).intersect(Space::<A>::all());
+            let here = self.place(folio);
             let hold = |there: Folio| there == folio && folios.hold(there);
             let found = !here.is_empty() && tables.first_folio(here, hold).is_some();
             if found {
@@ -237,12 +316,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     /// Moves a folio of a file. Where no free part has room for all of it, divides it instead;
     /// whether it did.
-    fn send_cached(
-        &self,
-        folio: Folio,
-        spaces: &dyn AllSpaces<A>,
-        done: &mut PagedOut,
-    ) -> bool {
+    fn send_cached(&self, folio: Folio, spaces: &dyn AllSpaces<A>, done: &mut PagedOut) -> bool {
         let (base, order) = (self.base(), folio.order);
         let (_, owner) = base.folios().known(folio);
         let moved = match base.packed_frames(order) {

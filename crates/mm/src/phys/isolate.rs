@@ -16,6 +16,7 @@ use quire_hw::FrameRun;
 use quire_units::{FrameSpan, Order, Pfn};
 
 use super::Phys;
+use super::buddy::free_block;
 use super::meta::{Kind, Ownerless};
 use super::mobility::Mobility;
 use super::zone::{Block, Zone};
@@ -64,16 +65,11 @@ impl Search {
 }
 
 impl Phys<'_> {
-    /// Looks at some groups of movable frames, and returns the one that is the cheapest to empty.
-    /// `cost` says what that costs; `None` for a group that cannot be emptied now. Zones remember
-    /// the cheapest others if `remember` says so. The second value is the number of groups that it
-    /// passed.
-    pub(crate) fn search(
-        &self,
-        remember: bool,
-        cost: &mut dyn FnMut(Pfn) -> Option<u64>,
-    ) -> (Option<Pfn>, u64) {
-        let (mut best, mut passed) = (None::<(u64, Pfn)>, 0);
+    /// Looks at some groups of movable frames, and returns how many it passed. `cost` says what
+    /// emptying a group costs; `None` for a group that cannot be emptied now. Zones remember the
+    /// cheapest if `remember` says so.
+    pub(crate) fn search(&self, remember: bool, cost: &mut dyn FnMut(Pfn) -> Option<u64>) -> u64 {
+        let mut passed = 0;
         for zone in self.zones {
             let (mut looks, groups) = {
                 let mut lists = zone.lists.lock();
@@ -88,17 +84,13 @@ impl Phys<'_> {
             while let Some(at) = (0..costs.len()).min_by_key(|at| costs[*at].0)
                 && !cheap.is_full()
             {
-                let (cost, group) = costs.swap_remove(at);
-                cheap.push(group);
-                if best.is_none_or(|(least, _)| cost < least) {
-                    best = Some((cost, group));
-                }
+                cheap.push(costs.swap_remove(at).1);
             }
             if remember {
                 zone.lists.lock().search.cheap = cheap;
             }
         }
-        (best.map(|(_, group)| group), passed)
+        passed
     }
 
     /// Leaves out of the next searches a group that could not be emptied.
@@ -133,15 +125,22 @@ impl Phys<'_> {
 
     /// How many frames of `span` are free just now, those in the CPUs' caches excluded.
     pub(crate) fn free_in(&self, span: FrameSpan) -> u64 {
+        // The first block may begin before it.
+        let block_at = |at: Pfn| {
+            if at == span.start {
+                return free_block(&self.meta, at);
+            }
+            Block::recorded(at, self.meta.slot(at)?.state())
+        };
         let (mut at, mut free) = (span.start, 0);
         while let Some(slot) = self.meta.slot(at).filter(|_| at < span.end()) {
             let state = slot.state();
-            let block = Block::recorded(at, state);
-            free += block.map_or(0, |block| block.order.pages());
             let used = if state.kind() == Kind::Folio { 1 << state.order() } else { 1 };
-            at = block.map_or(at.add(used), |block| block.span().end());
+            let next = block_at(at).map(|block| block.span().end().min(span.end()));
+            free += next.map_or(0, |next| next.offset_from(at));
+            at = next.unwrap_or(at.add(used));
         }
-        free.min(span.count)
+        free
     }
 
     /// Lets no allocation have the free parts of a movable group any more; whether it could. The
@@ -188,9 +187,8 @@ impl Phys<'_> {
     /// The largest free part of a movable group.
     pub(crate) fn largest_packed(&self) -> Option<Order> {
         let part = GROUP_ORDER.down()?;
-        let largest = |zone: &Zone| {
-            zone.lists.lock().largest_within(Mobility::Movable, Order::ZERO, part)
-        };
+        let largest =
+            |zone: &Zone| zone.lists.lock().largest_within(Mobility::Movable, Order::ZERO, part);
         self.zones.iter().filter_map(largest).max()
     }
 

@@ -122,12 +122,19 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let phys = &self.base().phys;
         let free = phys.free_by_mobility(Mobility::Movable);
         let free = core::array::from_fn(|order| free[order]);
-        let load_of = |group: Pfn| self.paging().cheapest(group, order, &free);
-        let mut cost = |group: Pfn| load_of(group).map(|load| load.pages);
-        let (group, passed) = phys.search(order == GROUP_ORDER, &mut cost);
+        let mut best: Option<Load> = None;
+        let passed = phys.search(order == GROUP_ORDER, &mut |group| {
+            // The zones should remember some that are not much dearer, too.
+            let most = best.map_or(u64::MAX, |best| best.cost() + best.cost() / 2);
+            let load = self.paging().cheapest(group, order, &free, most)?;
+            if best.is_none_or(|best| load.cost() < best.cost()) {
+                best = Some(load);
+            }
+            Some(load.cost())
+        });
         looks.all += passed;
         looks.vain += passed;
-        load_of(group?)
+        best
     }
 
     /// Lets faults that lack a large folio ask for [compaction](crate::Need::Compact), as far as
