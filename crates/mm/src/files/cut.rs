@@ -151,6 +151,13 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         is_it(self.index.find(at.start).0) && self.base().folios().is_secluded(folio)
     }
 
+    /// The pages of a folio at `at` beyond the file's end: a truncation that could not divide it
+    /// left it whole.
+    pub(crate) fn beyond_end(&self, at: FilePages) -> FilePages {
+        let end = self.pages().next_multiple_of(self.smallest().pages());
+        FilePages::new(end.clamp(at.start, at.end), at.end)
+    }
+
     /// Splits a secluded folio into folios of up to `most`, and frees its pages that are `gone`;
     /// fails without a frame for a node, or where the folio is larger than one. The caller is
     /// reshaping the file.

@@ -56,11 +56,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let (file, was_mapped) = (self.with(&index), base.folios().counts(folio).mapped > 0);
         let divided = most >= file.smallest() && {
             let _reshaping = file.reshaping();
-            // A file that was cut may have kept a folio whole beyond its end.
-            let end = file.pages().next_multiple_of(file.smallest().pages());
-            let gone = FilePages::new(end.clamp(pages.start, pages.end), pages.end);
             let is_ours = file.seclude(pages, &spaces).is_ok() && file.is_in(folio, pages);
-            let divided = is_ours && file.part(folio, pages, gone, most);
+            let divided = is_ours && file.part(folio, pages, file.beyond_end(pages), most);
             if !divided {
                 file.readmit(pages);
             }

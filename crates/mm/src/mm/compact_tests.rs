@@ -384,34 +384,56 @@ fn i19_compactions_between_forks_and_writes_lose_no_byte() {
     lives::<Sv39>(Config::riscv64_sv39);
 }
 
-/// A large folio of a file moves out of a span while only single pages are free elsewhere.
-fn divides<A: Arch>(config: Config) {
+/// The folio of `divides`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Large {
+    Anon,
+    File,
+    /// It is a file's, and reaches beyond its end.
+    Cut,
+}
+
+/// A large folio moves out of a span while only single pages are free elsewhere.
+fn divides<A: Arch>(config: Config, what: Large) {
     with_device::<A>(config, Device::Moves, |scene| {
         let (mm, worn) = (scene.mm, Worn::new(scene, &mut 21, false));
-        let space = &worn.space;
+        let (space, cpu) = (&worn.space, CpuId::new(0));
         let id = file(scene, space);
-        let first = MORE.start.add(MORE.count());
+        let first = match what {
+            Large::Anon => Vpn::new(MORE.start.get() - 64),
+            Large::File | Large::Cut => MORE.start.add(MORE.count()),
+        };
+        if what == Large::Anon {
+            mm.map(space, &Request::anon(64).at(At::Fixed(first))).expect("free");
+        }
         mm.policy().set_size(Order::new(4), SizePolicy::Always).expect("a size");
         for at in 0..64 {
             scene.access(space, first.add(at), Some(at + 7));
         }
+        let mut pages = 64;
         let frame = scene.frames(space)[&first].0;
         let before = mm.frame_info(frame).expect("it is in use");
-        assert!(before.order > Order::ZERO, "{}: {before:?}", A::NAME);
+        assert!(before.order > Order::ZERO, "{} {what:?}: {before:?}", A::NAME);
+        if what == Large::Cut {
+            pages = before.order.pages() / 2 - 1;
+            let pin = mm.pin(space, first, Access::Write).expect("it is there");
+            mm.files().truncate(id, pages, &[space][..]).expect("shorter");
+            mm.unpin(pin);
+            assert_eq!(mm.frame_info(frame).map(|now| now.order), Some(before.order));
+        }
         let orders = (0..=GROUP_ORDER.get()).rev().map(Order::new);
-        let cpu = CpuId::new(0);
         let alloc = |order| std::iter::from_fn(move || mm.allocator().alloc(cpu, order));
         let held: Vec<_> = orders.flat_map(alloc).collect();
         for at in (0..MORE.count()).step_by(2) {
-            mm.discard(space, PageSpan::at(MORE.start.add(at), 1).expect("a page"))
-                .expect("memory");
+            let page = PageSpan::at(MORE.start.add(at), 1).expect("a page");
+            mm.discard(space, page).expect("memory");
         }
         let span = FrameSpan::new(before.head, before.order.pages());
         let taken = mm.reclaim().take_span(span, &[space][..], &mut || {});
-        assert_eq!(taken.as_ref().map(|run| run.span()).ok(), Some(span), "{}", A::NAME);
+        assert_eq!(taken.as_ref().map(|run| run.span()).ok(), Some(span), "{} {what:?}", A::NAME);
         assert!(mm.totals().event(Event::FolioSplit) > 0);
         scene.check(&[space]);
-        for at in 0..64 {
+        for at in 0..pages {
             assert_eq!(scene.access(space, first.add(at), None), at + 7, "{} page {at}", A::NAME);
         }
         taken.into_iter().chain(held).for_each(|run| mm.allocator().free(cpu, run));
@@ -421,8 +443,10 @@ fn divides<A: Arch>(config: Config) {
 }
 
 #[test]
-fn e7_a_folio_of_a_file_is_divided_where_no_free_part_has_room_for_it() {
-    divides::<X86_64>(Config::x86_64());
-    divides::<Arm4k>(Config::arm64_4k());
-    divides::<Sv39>(Config::riscv64_sv39());
+fn e7_a_large_folio_is_divided_where_no_free_part_has_room_for_it() {
+    for what in [Large::Anon, Large::File, Large::Cut] {
+        divides::<X86_64>(Config::x86_64(), what);
+        divides::<Arm4k>(Config::arm64_4k(), what);
+        divides::<Sv39>(Config::riscv64_sv39(), what);
+    }
 }

@@ -294,9 +294,9 @@ impl<A: Arch, H: Hardware> Leaving<'_, A, H> {
     fn split(&self, folio: Folio, at: FilePages) -> Sent {
         let base = self.paging.base();
         base.count_folios(FolioEvent::SwpoutFallback, folio.order, 1);
-        let none = FilePages::new(at.end, at.end);
+        let gone = self.file.beyond_end(at);
         let split = self.paging.smaller_order(folio.order);
-        match split.is_some_and(|order| self.file.part(folio, at, none, order)) {
+        match split.is_some_and(|order| self.file.part(folio, at, gone, order)) {
             true => {
                 base.count(Event::FolioSplit, 1);
                 Sent::Split

@@ -319,3 +319,13 @@ fn e7_searches_see_all_groups_in_turn_and_the_cheapest_ones_each_time() {
         }
     });
 }
+
+#[test]
+fn e7_a_group_within_a_larger_free_block_is_free() {
+    on(&[span(0, 4 * GROUP)], false, |phys| {
+        for start in [0, 1, GROUP / 2, GROUP, 3 * GROUP] {
+            let part = FrameSpan::new(Pfn::new(start), GROUP);
+            assert_eq!(phys.free_in(part), GROUP, "from {start} on");
+        }
+    });
+}
