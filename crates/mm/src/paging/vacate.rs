@@ -48,7 +48,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// What it costs. A folio that is divided is a loss as well.
+    /// The pages that it costs. A folio that is divided is a loss as well.
     pub(crate) fn cost(&self) -> u64 {
         self.pages + self.divided
     }
@@ -106,7 +106,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         blocks.filter_map(|block| self.load(block, &free)).min_by_key(Load::cost)
     }
 
-    /// What moves so that `block` is free, if all of it can move and `free` has room.
+    /// The pages that move so that `block` is free, if all can move and `free` has room.
     fn load(&self, block: FrameSpan, free: &Parts) -> Option<Load> {
         let folios = self.base().folios();
         let (mut whole, mut divisible) = (Parts::default(), Parts::default());

@@ -7,9 +7,8 @@
 //!   at last    |  free   | m m m m | m m m m |    a free group is for any use again
 //! ```
 //!
-//! Each zone remembers a few groups that are cheap to empty, and a place where the search for others
-//! goes on. A search looks at those and at the next few groups, so it costs the same in a zone of
-//! any size, and one after the other they see all groups.
+//! Each zone remembers a few groups that are cheap to empty, and a place where the search for
+//! others goes on: see `search`.
 
 use arrayvec::ArrayVec;
 use quire_hw::FrameRun;
@@ -19,50 +18,10 @@ use super::Phys;
 use super::buddy::free_block;
 use super::meta::{Kind, Ownerless};
 use super::mobility::Mobility;
+use super::search::{CHEAP, WINDOW};
 use super::zone::{Block, Zone};
 use crate::limits::GROUP_ORDER;
 use crate::sync::spin_loop;
-
-/// How many groups of each zone a search looks at besides those that the zone remembers.
-const WINDOW: u64 = 16;
-/// How many groups a zone remembers of each kind.
-const CHEAP: usize = 16;
-const REFUSED: usize = 32;
-
-/// The groups of a zone that a search looks at next.
-pub(super) struct Search {
-    /// The number of the group that comes next.
-    next: u64,
-    /// The groups that were cheap to empty when a search looked at them last.
-    cheap: ArrayVec<Pfn, CHEAP>,
-    /// The groups that could not be emptied last, the oldest first.
-    refused: ArrayVec<Pfn, REFUSED>,
-}
-
-/// The groups that one search looks at in one zone.
-type Looks = ArrayVec<Pfn, { CHEAP + WINDOW as usize }>;
-
-impl Search {
-    pub(super) const fn new() -> Self {
-        Self { next: 0, cheap: ArrayVec::new_const(), refused: ArrayVec::new_const() }
-    }
-
-    /// The groups to look at now, of all `groups` of the zone.
-    fn advance(&mut self, groups: FrameSpan) -> Looks {
-        let mut looks: Looks = self.cheap.take().into_iter().collect();
-        let all = groups.count / GROUP_ORDER.pages();
-        for _ in 0..WINDOW.min(all) {
-            self.next = if self.next < all { self.next } else { 0 };
-            let group = groups.start.add(self.next << GROUP_ORDER.get());
-            if !looks.contains(&group) {
-                looks.push(group);
-            }
-            self.next += 1;
-        }
-        looks.retain(|group| !self.refused.contains(group));
-        looks
-    }
-}
 
 impl Phys<'_> {
     /// Looks at some groups of movable frames, and returns how many it passed. `cost` says what
@@ -80,13 +39,12 @@ impl Phys<'_> {
             looks.retain(|group| self.meta.mobility(*group) == Mobility::Movable);
             let costs = looks.iter().filter_map(|group| Some((cost(*group)?, *group)));
             let mut costs: ArrayVec<(u64, Pfn), { CHEAP + WINDOW as usize }> = costs.collect();
-            let mut cheap = ArrayVec::new();
-            while let Some(at) = (0..costs.len()).min_by_key(|at| costs[*at].0)
-                && !cheap.is_full()
-            {
-                cheap.push(costs.swap_remove(at).1);
-            }
             if remember {
+                let cheapest = || {
+                    let least = (0..costs.len()).min_by_key(|at| costs[*at].0)?;
+                    Some(costs.swap_remove(least).1)
+                };
+                let cheap = core::iter::from_fn(cheapest).take(CHEAP).collect();
                 zone.lists.lock().search.cheap = cheap;
             }
         }
@@ -97,10 +55,10 @@ impl Phys<'_> {
     pub(crate) fn refuse(&self, group: Pfn) {
         if let Some(zone) = self.zone_of(group) {
             let refused = &mut zone.lists.lock().search.refused;
-            if refused.is_full() {
+            if refused.try_push(group).is_err() {
                 refused.remove(0);
+                refused.push(group);
             }
-            refused.push(group);
         }
     }
 

@@ -23,6 +23,7 @@
 //! | `list` | lists of frames, threaded through their slots |
 //! | `group` | blocks whose frames can move, and blocks of those that cannot |
 //! | `reserve` | groups that belong to a pool of reserved folios |
+//! | `search` | the groups that a zone knows to be cheap to empty, and where a search goes on |
 //! | `isolate` | groups that are emptied, and where to what is in them moves |
 //! | `zone` | a span of frames with its lock and its lists of free blocks |
 //! | `buddy` | split, merge, and cut exact ranges out of the lists |
@@ -56,6 +57,11 @@ mod mobility;
 mod never;
 #[cfg(feature = "files")]
 mod reserve;
+#[cfg(any(test, feature = "swap"))]
+mod search;
+#[cfg(not(any(test, feature = "swap")))]
+#[path = "no_search.rs"]
+mod search;
 mod setup;
 mod strays;
 mod zone;

@@ -5,11 +5,10 @@
 
 use quire_units::{FrameSpan, Order, Pfn};
 
-#[cfg(any(test, feature = "swap"))]
-use super::isolate::Search;
 use super::list::List;
 use super::meta::{Kind, Meta, State};
 use super::mobility::{Borrowed, MOBILITIES, Mobility, PLAIN, groups_of};
+use super::search::Search;
 use crate::limits::{GROUP_ORDER, ORDERS};
 use crate::sync::Lock;
 
@@ -97,7 +96,6 @@ pub(super) struct Lists {
     pub(super) groups: FrameSpan,
     pub(super) borrowed: Borrowed,
     /// The groups that compaction looks at next.
-    #[cfg(any(test, feature = "swap"))]
     pub(super) search: Search,
 }
 
@@ -109,7 +107,6 @@ impl Lists {
             blocks: [[0; ORDERS]; MOBILITIES],
             groups: groups_of(zone),
             borrowed: Borrowed { blocks: 0, groups: 0 },
-            #[cfg(any(test, feature = "swap"))]
             search: Search::new(),
         }
     }
@@ -120,8 +117,7 @@ impl Lists {
         self.blocks.iter_mut().for_each(|of| of.fill(0));
         self.filled = [0; MOBILITIES];
         self.borrowed = Borrowed::default();
-        #[cfg(any(test, feature = "swap"))]
-        (self.search = Search::new());
+        self.search = Search::new();
     }
 
     /// The mobility of the group that holds `frame`, a frame of this zone.

@@ -1,0 +1,9 @@
+//! Without `swap` no group is emptied, and none is searched for.
+
+pub(super) struct Search;
+
+impl Search {
+    pub(super) const fn new() -> Self {
+        Self
+    }
+}
