@@ -308,7 +308,12 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             let hold = |there: Folio| there == folio && folios.hold(there);
             let found = !here.is_empty() && tables.first_folio(here, hold).is_some();
             if found {
-                held.push((folio, space));
+                // The rest of the move, and the next one, look here first.
+                let home = tables.home(folios.home(folio).page);
+                if !near {
+                    folios.set_home(folio, home);
+                }
+                held.push((folio, home.space));
             }
             !found
         });
