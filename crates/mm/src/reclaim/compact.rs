@@ -144,8 +144,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// Makes room for a folio that a fault [asked for](crate::Need::Compact), and moves at most
-    /// `pages` pages for it. After a failure, the next faults that lack this
-    /// size do not ask.
+    /// `pages` pages for it. After a failure, the next faults that lack this size do not ask.
     pub fn compact_for(
         &self,
         order: Order,

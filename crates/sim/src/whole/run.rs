@@ -25,7 +25,7 @@ pub struct Report {
     pub trace: u64,
     /// How often everything was checked.
     pub checks: u64,
-    /// What moved.
+    /// The compactions, and the folios that moved.
     pub moves: Moves,
 }
 
