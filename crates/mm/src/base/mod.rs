@@ -73,6 +73,16 @@ use crate::space::Space;
 pub trait AllSpaces<A> {
     /// Calls `see` with each of them. No space is forked meanwhile, or the child is visited, too.
     fn visit(&self, see: &mut dyn FnMut(&Space<A>));
+
+    /// Calls `see` with at least those whose [number](Space::number) is one of `numbers`, in any
+    /// order. The library looks here first for the pages that map a folio, and
+    /// [visits](Self::visit) all spaces only for what it did not find. So nothing is lost if a
+    /// space is left out, but time. As it is, this visits all spaces: an embedder with many has an
+    /// index by number.
+    fn visit_some(&self, numbers: &[u32], see: &mut dyn FnMut(&Space<A>)) {
+        let _ = numbers;
+        self.visit(see);
+    }
 }
 
 impl<A> AllSpaces<A> for [&Space<A>] {
@@ -84,5 +94,9 @@ impl<A> AllSpaces<A> for [&Space<A>] {
 impl<A, T: AllSpaces<A> + ?Sized> AllSpaces<A> for &T {
     fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
         (**self).visit(see);
+    }
+
+    fn visit_some(&self, numbers: &[u32], see: &mut dyn FnMut(&Space<A>)) {
+        (**self).visit_some(numbers, see);
     }
 }

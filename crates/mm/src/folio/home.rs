@@ -1,11 +1,11 @@
 //! Where a folio is mapped.
 
-use quire_units::Vpn;
+use quire_units::{Pfn, Vpn};
 
 /// Where a folio is mapped, or was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Home {
-    /// The low bits of a number of the space: that of its root's frame.
+    /// The number of the space: the low bits of its root's frame.
     pub(crate) space: u32,
     /// The page at which the folio's first page is.
     pub(crate) page: Vpn,
@@ -17,10 +17,10 @@ impl Home {
     /// The place is not known.
     pub(crate) const UNKNOWN: Self = Self { space: 0, page: Vpn::new((1 << HOME_PAGE_BITS) - 1) };
 
-    /// `page` of the space with the root number `root`.
+    /// `page` of the space under `root`.
     #[inline]
-    pub(crate) const fn new(root: u32, page: Vpn) -> Self {
-        Self { space: root & ((1 << (64 - HOME_PAGE_BITS)) - 1), page }
+    pub(crate) const fn new(root: Pfn, page: Vpn) -> Self {
+        Self { space: root.get() as u32 & ((1 << (64 - HOME_PAGE_BITS)) - 1), page }
     }
 
     /// The home of the page that is `pages` further.

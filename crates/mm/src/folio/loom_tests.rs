@@ -27,7 +27,7 @@ impl Model {
         let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
         let meta = Meta::new(Pfn::new(0), slots.leak());
         let folios = Folios::new(meta);
-        let home = Home::new(0, Vpn::new(0));
+        let home = Home::new(Pfn::new(0), Vpn::new(0));
         folios.adopt_mapped(meta.forge(FOLIO.span(), false), FOLIO.order, home);
         let done = Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
         Self { folios, done }

@@ -3,12 +3,12 @@
 use std::vec::Vec;
 
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{FrameSpan, Order, Vpn};
+use quire_units::{FrameSpan, Order, Pfn, Vpn};
 
 use super::{Counts, Folio, FolioFlags, Folios, Home};
 use crate::phys::{CpuCache, Kind, Phys, Slot, Zone};
 
-const HOME: Home = Home::new(0, Vpn::new(0));
+const HOME: Home = Home::new(Pfn::new(0), Vpn::new(0));
 
 /// Runs `test` with an allocator of 64 frames from a multiple of 64 on.
 fn with(test: impl FnOnce(&Phys<'_>, Folios<'_>)) {

@@ -3,11 +3,11 @@
 use arrayvec::ArrayVec;
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::Vpn;
 
 use super::Paging;
 use super::evict::{Evictor, Leaving};
 use super::leave::{PagedOut, Purpose};
+use super::pass::{Known, Pass};
 use crate::base::{AllSpaces, Keep};
 use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST};
 use crate::space::Space;
@@ -20,6 +20,7 @@ pub(super) struct Batch<'a, A, H> {
     purpose: Purpose,
     gather: &'a mut Gather,
     folios: ArrayVec<Leaving, LEAVE_MOST>,
+    pub(super) known: Known,
     pub(super) done: PagedOut,
 }
 
@@ -30,7 +31,8 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
         purpose: Purpose,
         gather: &'a mut Gather,
     ) -> Self {
-        Self { paging, spaces, purpose, gather, folios: ArrayVec::new(), done: PagedOut::default() }
+        let (folios, known, done) = (ArrayVec::new(), Known::default(), PagedOut::default());
+        Self { paging, spaces, purpose, gather, folios, known, done }
     }
 
     /// Takes folios of the batch out of one space. The caller announces that, and settles in the
@@ -61,10 +63,9 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
             }
             self.paging.base().settle(own, self.gather);
         }
-        // Most are mapped in the space of their home alone.
-        for near in [true, false] {
+        for pass in Pass::EACH {
             if others && self.folios.iter().any(Leaving::is_mapped) {
-                self.take_from_all(near);
+                self.take_out(pass);
             }
         }
         match self.purpose {
@@ -95,15 +96,13 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
             base.device(leaving.device).filter(|device| paging.has_entries(leaving, device))
         };
         let homes = self.homes();
-        // Most are mapped in the space of their home alone.
-        for near in [true, false] {
+        for pass in Pass::EACH {
             if !self.folios.iter().any(|leaving| device_of(leaving).is_some()) {
                 break;
             }
-            self.spaces.visit(&mut |space| {
-                let own = base.view(space).tables().home(Vpn::new(0)).space;
+            pass.visit(self.spaces, &homes, &self.known, &mut |space, own| {
                 let all = self.folios.iter().zip(&homes);
-                for (leaving, _) in all.filter(|(_, home)| (**home == own) == near) {
+                for (leaving, _) in all.filter(|(_, home)| pass.looks(**home, own)) {
                     if let Some(device) = device_of(leaving) {
                         paging.restore_in(space, leaving, &device);
                     }
@@ -119,26 +118,28 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
         }
     }
 
-    /// Takes the folios that are still mapped out of all spaces, or with `near` each out of the
-    /// space of its home.
-    fn take_from_all(&mut self, near: bool) {
-        let homes = self.homes();
-        let (base, batch, gather) = (self.paging.base(), &mut self.folios, &mut *self.gather);
-        self.spaces.visit(&mut |space| {
-            let own = base.view(space).tables().home(Vpn::new(0)).space;
+    /// Takes the folios that are still mapped out of the spaces of a pass.
+    fn take_out(&mut self, pass: Pass) {
+        let (homes, before) = (self.homes(), self.known.clone());
+        let Self { paging, spaces, gather, folios: batch, known, .. } = self;
+        let base = paging.base();
+        pass.visit(*spaces, &homes, &before, &mut |space, own| {
             let is_here =
-                |(leaving, home): (&Leaving, &u32)| (!near || *home == own) && leaving.is_mapped();
+                |(leaving, home): (&Leaving, &u32)| pass.looks(*home, own) && leaving.is_mapped();
             if !batch.iter().zip(&homes).any(is_here) {
                 return;
             }
             let _taking = space.taking();
-            let mut evictor = Evictor::new(base, space, gather);
+            let (mut evictor, mut found) = (Evictor::new(base, space, gather), false);
             for (leaving, home) in batch.iter_mut().zip(&homes) {
                 if is_here((leaving, home)) {
-                    evictor.evict_at_home(leaving);
+                    found |= evictor.evict_at_home(leaving);
                 }
             }
             evictor.settle();
+            if pass == Pass::All && found {
+                known.add(own);
+            }
         });
     }
 

@@ -130,7 +130,8 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
     }
 
     /// Evicts a folio at the place where a space mapped it last; if it is not there, everywhere.
-    pub(super) fn evict_at_home(&mut self, leaving: &mut Leaving) {
+    /// Returns whether some of it was found.
+    pub(super) fn evict_at_home(&mut self, leaving: &mut Leaving) -> bool {
         let (home, before) = (self.base.folios().home(leaving.folio()), leaving.pages);
         let last = Vpn::new(A::USER_PAGES);
         if home != Home::UNKNOWN {
@@ -142,6 +143,7 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         if leaving.is_mapped() && leaving.pages == before && elsewhere {
             self.evict(PageSpan::new(Vpn::new(0), last), leaving);
         }
+        leaving.pages > before
     }
 
     /// Replaces the leaves of a folio in `span` by swap entries; returns whether a change under way

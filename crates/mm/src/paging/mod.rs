@@ -18,6 +18,7 @@ mod leave;
 mod migrate;
 mod mover;
 mod page_out;
+mod pass;
 mod shared;
 mod swap;
 #[cfg(feature = "reclaim")]

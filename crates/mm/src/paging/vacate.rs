@@ -12,6 +12,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 use super::Paging;
 use super::batch::Batch;
 use super::leave::{Obstacle, PagedOut, Purpose};
+use super::pass::{Known, Pass};
 use crate::base::AllSpaces;
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::{GROUP_ORDER, LEAVE_MOST};
@@ -36,6 +37,41 @@ type Seen = ArrayVec<(Folio, u32), LEAVE_MOST>;
 
 /// How many free parts of groups there are, by order.
 pub(crate) type Parts = [u64; GROUP_ORDER.index()];
+
+/// The content of some frames of a group: its parts by order.
+#[derive(Default)]
+struct Content {
+    free: [u16; GROUP_ORDER.index()],
+    /// Folios that move whole.
+    whole: [u16; GROUP_ORDER.index()],
+    /// Folios that may become several.
+    divisible: [u16; GROUP_ORDER.index()],
+    /// The pages of all folios.
+    pages: u64,
+    /// Something cannot move.
+    stays: bool,
+}
+
+impl Content {
+    /// The pages that move so that `block`, which has this content, is free, if all can move and
+    /// `free` has room, and no more than `most`.
+    fn load(&self, block: FrameSpan, free: &Parts, most: u64) -> Option<Load> {
+        let pages = self.pages;
+        if self.stays || pages == 0 || pages > most {
+            return None;
+        }
+        let (mut left, mut divided) = (0, 0);
+        for order in (0..free.len()).rev() {
+            let (whole, divisible) = (self.whole[order].into(), self.divisible[order].into());
+            // Each part that is left over is two of the next smaller order.
+            left = (2 * left + free[order]).checked_sub(whole)?;
+            let fit = left.min(divisible);
+            left -= fit;
+            divided += (divisible - fit) << order;
+        }
+        (divided <= left).then_some(Load { block, pages, divided })
+    }
+}
 
 /// A block that is to be emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,49 +123,50 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         free: &Parts,
         most: u64,
     ) -> Option<Load> {
-        let (mut free, mut used) = (*free, GROUP_ORDER.pages());
+        let all = FrameSpan::new(group, GROUP_ORDER.pages());
+        let is_all = order == GROUP_ORDER;
+        let content = self.content(all, if is_all { most } else { u64::MAX });
+        let mut free = *free;
+        for (free, own) in free.iter_mut().zip(content.free) {
+            *free = free.saturating_sub(own.into());
+        }
         // A block that is given up for another is no gain.
         free[order.index()..].fill(0);
-        let all = FrameSpan::new(group, GROUP_ORDER.pages());
-        for own in self.uses(all) {
-            if let Use::Free(order) = own
-                && let Some(parts) = free.get_mut(order.index())
-            {
-                *parts = parts.saturating_sub(1);
-                used -= order.pages();
-            }
-        }
-        if order == GROUP_ORDER && used > most {
-            return None;
+        if is_all {
+            return content.load(all, &free, most);
         }
         let blocks = all.blocks(order).map(|(at, order)| FrameSpan::new(at, order.pages()));
-        blocks.filter_map(|block| self.load(block, &free)).min_by_key(Load::cost)
+        let load = |block| self.content(block, most).load(block, &free, most);
+        blocks.filter_map(load).min_by_key(Load::cost)
     }
 
-    /// The pages that move so that `block` is free, if all can move and `free` has room.
-    fn load(&self, block: FrameSpan, free: &Parts) -> Option<Load> {
-        let folios = self.base().folios();
-        let (mut whole, mut divisible) = (Parts::default(), Parts::default());
-        for used in self.uses(block) {
+    /// The content of frames, up to the place where more than `most` pages are in use.
+    fn content(&self, frames: FrameSpan, most: u64) -> Content {
+        let (folios, mut found) = (self.base().folios(), Content::default());
+        for used in self.uses(frames) {
             match used {
-                Use::Free(_) | Use::Passing => {}
-                Use::Folio(folio) if folios.counts(folio).pins == 0 => {
-                    let such = if self.is_divisible(folio) { &mut divisible } else { &mut whole };
-                    *such.get_mut(folio.order.index())? += 1;
+                Use::Free(order) => {
+                    if let Some(parts) = found.free.get_mut(order.index()) {
+                        *parts += 1;
+                    }
                 }
-                Use::Folio(_) | Use::Stays => return None,
+                Use::Passing => {}
+                Use::Folio(folio) if folios.counts(folio).pins == 0 => {
+                    let divisible = folio.order > Order::ZERO && self.is_divisible(folio);
+                    let such = if divisible { &mut found.divisible } else { &mut found.whole };
+                    match such.get_mut(folio.order.index()) {
+                        Some(count) => *count += 1,
+                        None => found.stays = true,
+                    }
+                    found.pages += folio.order.pages();
+                }
+                Use::Folio(_) | Use::Stays => found.stays = true,
+            }
+            if found.pages > most {
+                break;
             }
         }
-        let (mut left, mut pages, mut divided) = (0, 0, 0);
-        for order in (0..whole.len()).rev() {
-            // Each part that is left over is two of the next smaller order.
-            left = (2 * left + free[order]).checked_sub(whole[order])?;
-            let fit = divisible[order].min(left);
-            left -= fit;
-            divided += (divisible[order] - fit) << order;
-            pages += (whole[order] + divisible[order]) << order;
-        }
-        (pages > 0 && divided <= left).then_some(Load { block, pages, divided })
+        found
     }
 
     /// Whether a folio may become several to move: it is a file's, and not a device's, or anonymous
@@ -205,7 +242,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
                     } else {
                         if !self.has_room(folio.order, seen.len() as u64 + 1) {
                             done.stay += self.send(&mut seen, spaces, batch);
-                            if !self.has_room(folio.order, 1) && self.divide_at_home(folio, spaces)
+                            if !self.has_room(folio.order, 1)
+                                && self.divide_at_home(folio, spaces, &batch.known)
                             {
                                 continue;
                             }
@@ -235,23 +273,29 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     /// Divides an anonymous folio that one space maps into folios for which there is room; whether
     /// it did.
-    fn divide_at_home(&self, folio: Folio, spaces: &dyn AllSpaces<A>) -> bool {
+    fn divide_at_home(&self, folio: Folio, spaces: &dyn AllSpaces<A>, known: &Known) -> bool {
         let base = self.base();
         let Some(most) = base.phys.largest_packed().filter(|most| *most < folio.order) else {
             return false;
         };
         let (mut divided, here) = (false, self.place(folio));
-        spaces.visit(&mut |space| {
-            let tables = base.view(space).tables();
-            let is_it = |there: Folio| there == folio;
-            if !divided
-                && !here.is_empty()
-                && let Some((page, ..)) = tables.first_folio(here, is_it)
-            {
-                let done = self.spaces().divide(space, page, Division::Uniform(most));
-                divided = matches!(done, Ok(Divided::Parts { .. }));
+        let homes = [base.folios().home(folio).space];
+        for pass in Pass::EACH {
+            pass.visit(spaces, &homes, known, &mut |space, _| {
+                let tables = base.view(space).tables();
+                let is_it = |there: Folio| there == folio;
+                if !divided
+                    && !here.is_empty()
+                    && let Some((page, ..)) = tables.first_folio(here, is_it)
+                {
+                    let done = self.spaces().divide(space, page, Division::Uniform(most));
+                    divided = matches!(done, Ok(Divided::Parts { .. }));
+                }
+            });
+            if divided {
+                break;
             }
-        });
+        }
         divided
     }
 
@@ -267,9 +311,9 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let mut stay = 0;
         while !seen.is_empty() {
             let mut held = Seen::new();
-            for near in [true, false] {
+            for pass in Pass::EACH {
                 if !seen.is_empty() {
-                    spaces.visit(&mut |space| self.hold_at_home(space, near, seen, &mut held));
+                    self.hold(pass, spaces, seen, &mut held, &mut batch.known);
                 }
             }
             stay += seen.len() as u64;
@@ -291,31 +335,37 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         stay
     }
 
-    /// Moves the folios of `seen` that a space maps where their home says to `held`, with a
-    /// reference: with `near` those whose home the space is, or else those of others.
-    fn hold_at_home(&self, space: &Space<A>, near: bool, seen: &mut Seen, held: &mut Seen) {
+    /// Moves the folios of `seen` that a space of this pass maps where their home says to `held`,
+    /// with a reference.
+    fn hold(
+        &self,
+        pass: Pass,
+        spaces: &dyn AllSpaces<A>,
+        seen: &mut Seen,
+        held: &mut Seen,
+        known: &mut Known,
+    ) {
         let folios = self.base().folios();
-        let tables = self.base().view(space).tables();
-        let own = tables.home(Vpn::new(0)).space;
-        if !seen.iter().any(|(_, space)| (*space == own) == near) {
-            return;
-        }
-        seen.retain(|&mut (folio, space)| {
-            if (space == own) != near {
-                return true;
-            }
-            let here = self.place(folio);
-            let hold = |there: Folio| there == folio && folios.hold(there);
-            let found = !here.is_empty() && tables.first_folio(here, hold).is_some();
-            if found {
-                // The rest of the move, and the next one, look here first.
-                let home = tables.home(folios.home(folio).page);
-                if !near {
-                    folios.set_home(folio, home);
+        let homes: ArrayVec<u32, LEAVE_MOST> = seen.iter().map(|(_, home)| *home).collect();
+        pass.visit(spaces, &homes, &known.clone(), &mut |space, own| {
+            let tables = self.base().view(space).tables();
+            seen.retain(|&mut (folio, home)| {
+                if !pass.looks(home, own) {
+                    return true;
                 }
-                held.push((folio, home.space));
-            }
-            !found
+                let here = self.place(folio);
+                let hold = |there: Folio| there == folio && folios.hold(there);
+                let found = !here.is_empty() && tables.first_folio(here, hold).is_some();
+                if found {
+                    held.push((folio, own));
+                }
+                if found && pass != Pass::Home {
+                    // The rest of the move, and the next one, look here first.
+                    folios.set_home(folio, tables.home(folios.home(folio).page));
+                    known.add(own);
+                }
+                !found
+            });
         });
     }
 

@@ -45,7 +45,7 @@ impl<'m> Phys<'m> {
         // Records of an earlier allocator would be taken for free blocks.
         slots.iter().for_each(|slot| slot.set_state(State::OUTSIDE));
         caches.iter_mut().for_each(|cache| *cache = CpuCache::default());
-        zones.iter_mut().for_each(|zone| zone.lists.lock().reset());
+        zones.iter_mut().for_each(|zone| zone.reset());
         Ok(Self { meta: Meta::new(first, slots), caches, plan: Plan::new(), zones })
     }
 

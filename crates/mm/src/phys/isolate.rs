@@ -10,7 +10,6 @@
 //! Each zone remembers a few groups that are cheap to empty, and a place where the search for
 //! others goes on: see `search`.
 
-use arrayvec::ArrayVec;
 use quire_hw::FrameRun;
 use quire_units::{FrameSpan, Order, Pfn};
 
@@ -18,34 +17,37 @@ use super::Phys;
 use super::buddy::free_block;
 use super::meta::{Kind, Ownerless};
 use super::mobility::Mobility;
-use super::search::{CHEAP, WINDOW};
+use super::search::WINDOW;
 use super::zone::{Block, Zone};
 use crate::limits::GROUP_ORDER;
 use crate::sync::spin_loop;
 
 impl Phys<'_> {
     /// Looks at some groups of movable frames, and returns how many it passed. `cost` says what
-    /// emptying a group costs; `None` for a group that cannot be emptied now. Zones remember the
-    /// cheapest if `remember` says so.
+    /// emptying a group costs; `None` for a group that cannot be emptied now. With `remember`,
+    /// zones look again only at those that may be the cheapest, and remember what they cost.
+    /// Otherwise the search of a zone ends when it has looked at as many groups as the best costs.
     pub(crate) fn search(&self, remember: bool, cost: &mut dyn FnMut(Pfn) -> Option<u64>) -> u64 {
         let mut passed = 0;
         for zone in self.zones {
-            let (mut looks, groups) = {
-                let mut lists = zone.lists.lock();
-                let groups = lists.groups;
-                (lists.search.advance(groups), groups.count / GROUP_ORDER.pages())
+            let groups = zone.lists.lock().groups;
+            passed += WINDOW.min(groups.count / GROUP_ORDER.pages());
+            let mut cost = |group: Pfn| {
+                let movable = self.meta.mobility(group) == Mobility::Movable;
+                movable.then(|| cost(group)).flatten()
             };
-            passed += WINDOW.min(groups);
-            looks.retain(|group| self.meta.mobility(*group) == Mobility::Movable);
-            let costs = looks.iter().filter_map(|group| Some((cost(*group)?, *group)));
-            let mut costs: ArrayVec<(u64, Pfn), { CHEAP + WINDOW as usize }> = costs.collect();
+            let looks = zone.search.lock().advance(groups);
             if remember {
-                let cheapest = || {
-                    let least = (0..costs.len()).min_by_key(|at| costs[*at].0)?;
-                    Some(costs.swap_remove(least).1)
-                };
-                let cheap = core::iter::from_fn(cheapest).take(CHEAP).collect();
-                zone.lists.lock().search.cheap = cheap;
+                let cheap = looks.cheapest(&mut cost);
+                zone.search.lock().cheap = cheap;
+            } else {
+                let mut best = u64::MAX;
+                for (group, looked) in looks.all().zip(1..) {
+                    best = best.min(cost(group).unwrap_or(u64::MAX));
+                    if best <= looked {
+                        break;
+                    }
+                }
             }
         }
         passed
@@ -54,17 +56,13 @@ impl Phys<'_> {
     /// Leaves out of the next searches a group that could not be emptied.
     pub(crate) fn refuse(&self, group: Pfn) {
         if let Some(zone) = self.zone_of(group) {
-            let refused = &mut zone.lists.lock().search.refused;
-            if refused.try_push(group).is_err() {
-                refused.remove(0);
-                refused.push(group);
-            }
+            zone.search.lock().refuse(group);
         }
     }
 
     /// Lets searches look at those groups again.
     pub(crate) fn forgive(&self) {
-        self.zones.iter().for_each(|zone| zone.lists.lock().search.refused.clear());
+        self.zones.iter().for_each(|zone| zone.search.lock().forgive());
     }
 
     /// How many whole groups there are.

@@ -49,22 +49,30 @@ impl Block {
 pub struct Zone {
     pub(super) span: FrameSpan,
     pub(super) lists: Lock<Lists>,
+    /// The groups that compaction looks at next.
+    pub(super) search: Lock<Search>,
 }
 
-crate::sync::names!([] Zone, "phys.zone" { span, lists });
+crate::sync::names!([] Zone, "phys.zone" { span, lists, search });
 
 impl Zone {
     /// A zone of these frames, of which none is free yet. It may have holes: frames that are never
     /// [added](crate::Mm::add).
     #[cfg(not(loom))]
     pub const fn new(span: FrameSpan) -> Self {
-        Self { span, lists: Lock::new(Lists::new(span)) }
+        Self { span, lists: Lock::new(Lists::new(span)), search: Lock::new(Search::new()) }
     }
 
     /// A zone of these frames, of which none is free yet.
     #[cfg(loom)]
     pub fn new(span: FrameSpan) -> Self {
-        Self { span, lists: Lock::new(Lists::new(span)) }
+        Self { span, lists: Lock::new(Lists::new(span)), search: Lock::new(Search::new()) }
+    }
+
+    /// Empties its lists, and forgets what a search has seen.
+    pub(super) fn reset(&self) {
+        self.lists.lock().reset();
+        *self.search.lock() = Search::new();
     }
 
     /// Its frames.
@@ -95,8 +103,6 @@ pub(super) struct Lists {
     /// The frames of the zone's whole groups.
     pub(super) groups: FrameSpan,
     pub(super) borrowed: Borrowed,
-    /// The groups that compaction looks at next.
-    pub(super) search: Search,
 }
 
 impl Lists {
@@ -107,7 +113,6 @@ impl Lists {
             blocks: [[0; ORDERS]; MOBILITIES],
             groups: groups_of(zone),
             borrowed: Borrowed { blocks: 0, groups: 0 },
-            search: Search::new(),
         }
     }
 
@@ -117,7 +122,6 @@ impl Lists {
         self.blocks.iter_mut().for_each(|of| of.fill(0));
         self.filled = [0; MOBILITIES];
         self.borrowed = Borrowed::default();
-        self.search = Search::new();
     }
 
     /// The mobility of the group that holds `frame`, a frame of this zone.

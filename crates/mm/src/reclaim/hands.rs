@@ -71,11 +71,10 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     fn age(&self, space: &Space<A>, span: PageSpan) -> u64 {
         let folios = self.base().folios();
         let tables = self.base().view(space).tables();
-        let own = tables.home(span.start).space;
         let mut gather = Gather::new();
         let looked = tables.harvest(span, &mut gather, |folio, touched| {
             // A folio that many spaces map ages once a round, and not once in each space.
-            if touched || !folios.is_shared(folio) || folios.home(folio).space == own {
+            if touched || !folios.is_shared(folio) || folios.home(folio).space == space.number() {
                 folios.grow_old(folio, touched);
             }
         });

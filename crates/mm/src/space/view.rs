@@ -9,7 +9,7 @@ use quire_units::{Access, Asid, CpuId, PageSpan, Pfn, Vpn};
 
 use super::tree::{AreaTree, TreeReader};
 use super::{Area, OptOut};
-use crate::folio::Folios;
+use crate::folio::{Folios, Home};
 use crate::limits::STACK_BYTES;
 use crate::phys::Meta;
 use crate::stats::{Counters, SpaceCounters};
@@ -130,6 +130,13 @@ impl<A: Arch> Space<A> {
     #[inline]
     pub fn root(&self) -> Pfn {
         self.root
+    }
+
+    /// The number under which [`AllSpaces::visit_some`](crate::AllSpaces::visit_some) asks for
+    /// the space: the low 20 bits of its root's frame, which other spaces may have as well.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        Home::new(self.root, Vpn::new(0)).space
     }
 
     /// The tag of its translations. It stays the same while a CPU is in the space.

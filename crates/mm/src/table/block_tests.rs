@@ -6,7 +6,7 @@ use std::vec::Vec;
 use quire_arch::{Arch, Arm4k, Attrs, Level, Sv39};
 use quire_hw::{Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
+use quire_units::{Asid, CpuId, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::word::word;
 use super::{Divided, Division, Gather, Locked, Sight, Tables, Target, What};
@@ -41,7 +41,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(Tree<'_, '_, A>, Folio)) {
     let order = A::fold_order(Level::LAST).expect("the format has blocks");
     let run = phys.alloc(CPU, order).expect("RAM is left");
     let folio = Folio { head: run.start(), order };
-    Folios::new(phys.meta()).adopt_mapped(run, order, Home::new(0, page));
+    Folios::new(phys.meta()).adopt_mapped(run, order, Home::new(Pfn::new(0), page));
     let locked = tables.lock_lowest(page, Level::LAST);
     let attrs = Attrs::user(Prot::RW);
     locked.put(locked.index(page), order.pages() as usize, folio.head, attrs, order);

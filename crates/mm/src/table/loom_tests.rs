@@ -20,7 +20,7 @@ use crate::tags::Tag;
 
 /// Every page.
 const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(u64::MAX) };
-const HOME: Home = Home::new(0, Vpn::new(0));
+const HOME: Home = Home::new(Pfn::new(0), Vpn::new(0));
 /// The tables of one tree, one for each level from the root on.
 const CHAIN: [Pfn; 4] = [Pfn::new(0), Pfn::new(1), Pfn::new(2), Pfn::new(3)];
 const OTHER_ROOT: Pfn = Pfn::new(4);

@@ -197,7 +197,7 @@ fn run<A: Arch>(
     let folios = Folios::new(phys.meta());
     let run = phys.alloc(CPU, Order::new(6 + unit.get())).expect("RAM is left");
     let frames: Vec<_> = (0..PAGES).map(|at| run.start().add(at << unit.get())).collect();
-    folios.adopt_mapped(run, unit, Home::new(0, Vpn::new(AT << unit.get())));
+    folios.adopt_mapped(run, unit, Home::new(Pfn::new(0), Vpn::new(AT << unit.get())));
     let tree = || {
         Tables::<A, _>::found(&machine, phys.meta(), {
             let run = phys.alloc(CPU, Order::ZERO).expect("RAM is left");

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use quire_arch::{Arch, Attrs, Level, X86_64};
 use quire_hw::{FrameRun, Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Prot, Vpn};
+use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{Gather, Heritage, Inherit, Lack, Marks, Tables, Target, What};
 use crate::folio::{Counts, Folio, Folios, Home};
@@ -14,7 +14,7 @@ use crate::phys::{CpuCache, Phys, Slot, Zone};
 use crate::sync::Ordering;
 use crate::tags::Tag;
 
-const HOME: Home = Home::new(0, Vpn::new(0));
+const HOME: Home = Home::new(Pfn::new(0), Vpn::new(0));
 const CPU: CpuId = CpuId::new(0);
 const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(X86_64::USER_PAGES) };
 

@@ -69,7 +69,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// The name of `page` of this tree in a folio's slot.
     #[inline]
     pub(crate) fn home(&self, page: Vpn) -> Home {
-        Home::new(self.meta.index(self.root()), page)
+        Home::new(self.root(), page)
     }
 
     /// Counts for the CPU that runs this.

@@ -63,7 +63,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         loop {
             let next = {
                 let _operation = self.machine.operation("sync").cleans();
-                self.mm.files().next_write(id, &mut left, &self.all()[..])
+                self.mm.files().next_write(id, &mut left, &self.all())
             };
             self.settle_races()?;
             match next {
@@ -110,7 +110,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let got = {
                 // Folios that cannot be divided are mapped anew and clean; the index has the flag.
                 let _operation = self.machine.operation("truncate").cleans();
-                self.mm.files().truncate(id, u64::from(pages), &self.all()[..])
+                self.mm.files().truncate(id, u64::from(pages), &self.all())
             };
             self.settle_races()?;
             match got {

@@ -57,7 +57,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             (Verb::GroupOut, Some(id)) => {
                 let out = {
                     let _operation = self.reclaiming("page out");
-                    self.mm.reclaim().page_out_group(id, count.into(), &self.all()[..])
+                    self.mm.reclaim().page_out_group(id, count.into(), &self.all())
                 };
                 self.settle_races()?;
                 self.write_swap()?;
@@ -142,7 +142,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let limit = self.groups[at].limit;
         let got = {
             let _operation = self.reclaiming("relieve");
-            self.mm.reclaim().relieve(id, &self.all()[..])
+            self.mm.reclaim().relieve(id, &self.all())
         };
         self.settle_races()?;
         let is_right = match got {
@@ -150,7 +150,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 done.room > 0 && done.usage.checked_add(done.room).is_none_or(|all| all <= limit)
             }
             Err(Error::OverLimit(of)) => {
-                of == id && self.mm.reclaim().usage(id, &self.all()[..]) >= limit
+                of == id && self.mm.reclaim().usage(id, &self.all()) >= limit
             }
             Err(_) => false,
         };
@@ -217,7 +217,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             // One folio that is in memory already is mapped whole.
             let folio = own.keys().map(pages).max().unwrap_or(0);
             let should: f64 = own.iter().map(share).sum();
-            let is = self.mm.reclaim().usage(group.id, &self.all()[..]);
+            let is = self.mm.reclaim().usage(group.id, &self.all());
             let mapped = self.mapped_by(group.id);
             if (is as f64 - should).abs() > 1.0
                 || group.bound.is_some_and(|most| mapped > most + folio)

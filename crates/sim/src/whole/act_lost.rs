@@ -85,7 +85,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         for tries in 0.. {
             let got = {
                 let _operation = self.machine.operation("memory failed");
-                self.mm.memory_failed(frame, &self.all()[..])
+                self.mm.memory_failed(frame, &self.all())
             };
             self.settle_races()?;
             match got {

@@ -10,7 +10,6 @@ use quire_script::{Fault, Step, Verb};
 use quire_units::{FrameSpan, Order};
 
 use super::act::Outcome;
-use super::progress::With;
 use super::violation::{Kind, Wrong};
 use super::world::World;
 
@@ -34,13 +33,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 let blocks = blocks_of(self.mm.phys(), order) + 1;
                 let goal = Compaction { order, blocks, pages: step.args[1].into() };
                 self.compacts(|world, others| {
-                    world.mm.reclaim().compact(goal, &world.all()[..], others)
+                    world.mm.reclaim().compact(goal, &world.all(), others)
                 })
             }
             Verb::Ahead => {
                 let (keep, pages) = (step.args[0] % 101, step.args[1].into());
                 self.compacts(|world, others| {
-                    world.mm.reclaim().compact_ahead(keep, pages, &world.all()[..], others)
+                    world.mm.reclaim().compact_ahead(keep, pages, &world.all(), others)
                 })
             }
             Verb::Take => self.take_frames(step.args[0], step.args[1]),
@@ -91,7 +90,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let span = self.span(at, count);
         let got = {
             let _operation = self.machine.operation("migrate");
-            self.mm.paging().migrate(self.space(process)?, span, &self.all()[..])
+            self.mm.paging().migrate(self.space(process)?, span, &self.all())
         };
         self.settle_races()?;
         self.check_marks()?;
@@ -109,7 +108,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         let wanted = FrameSpan::new(start, count);
         let got = self.beside_others("take", |world, others| {
-            world.mm.reclaim().take_span(wanted, &world.all()[..], others)
+            world.mm.reclaim().take_span(wanted, &world.all(), others)
         })?;
         self.moved.compactions += 1;
         self.moved.made += u64::from(got.is_ok());
@@ -131,7 +130,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn compact_for(&mut self, order: Order) -> Result<(), Wrong> {
         let done = {
             let _operation = self.machine.operation("compact");
-            self.mm.reclaim().compact_for(order, FOR_A_FAULT, &self.all()[..], &mut || {})
+            self.mm.reclaim().compact_for(order, FOR_A_FAULT, &self.all(), &mut || {})
         };
         self.moved.add(done);
         self.settle_races()
@@ -141,7 +140,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn compact_beside(&mut self, order: Order, space: &Space<A>) -> Result<(), Wrong> {
         let done = {
             let _operation = self.machine.operation("compact");
-            let all = With(self.all(), space);
+            let all = self.all().and(space);
             self.mm.reclaim().compact_for(order, FOR_A_FAULT, &all, &mut || {})
         };
         self.moved.add(done);

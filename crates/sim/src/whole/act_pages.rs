@@ -116,7 +116,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             _ => {
                 let out = {
                     let _operation = self.reclaiming("reclaim");
-                    self.mm.reclaim().reclaim(u64::from(step.args[0]), &self.all()[..])
+                    self.mm.reclaim().reclaim(u64::from(step.args[0]), &self.all())
                 };
                 self.settle_races()?;
                 self.write_swap()?;
@@ -156,7 +156,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let whose = if all { Scope::All } else { Scope::Own };
         let got = {
             let _operation = self.machine.operation("page out");
-            self.mm.paging().page_out(self.space(process)?, span, whose, &self.all()[..])
+            self.mm.paging().page_out(self.space(process)?, span, whose, &self.all())
         };
         self.settle_races()?;
         let done = self.judge("page_out", Ok(()), got)?;
@@ -288,7 +288,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         loop {
             let next = {
                 let _operation = self.machine.operation("write").cleans();
-                self.mm.files().next_write(id, &mut left, &self.all()[..])
+                self.mm.files().next_write(id, &mut left, &self.all())
             };
             self.settle_races()?;
             match next {
@@ -331,7 +331,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.complete(u64::MAX);
         {
             let _operation = self.reclaiming("reclaim");
-            self.mm.reclaim().reclaim(96, &self.all()[..]);
+            self.mm.reclaim().reclaim(96, &self.all());
         }
         self.write_swap()?;
         for file in 0..self.ids.len() {

@@ -64,7 +64,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let mut cursor = self.cursor;
             let done = {
                 let _operation = self.machine.operation("scan");
-                self.mm.reclaim().scan(&mut cursor, pages, &limits, &self.all()[..])
+                self.mm.reclaim().scan(&mut cursor, pages, &limits, &self.all())
             };
             self.cursor = cursor;
             self.settle_races()?;

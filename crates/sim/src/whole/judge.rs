@@ -192,7 +192,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     /// All walkers; and no frame may be lost.
     pub(super) fn walk(&self) -> Result<Totals, Wrong> {
-        let totals = check::system(self.mm, &self.all())
+        let totals = check::system(self.mm, self.all().list())
             .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
         let held: u64 = self.hoard.iter().map(quire_hw::FrameRun::count).sum();
         if totals.held != held {

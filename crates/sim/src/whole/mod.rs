@@ -42,6 +42,7 @@ mod setup;
 mod script;
 mod violation;
 mod device;
+mod everyone;
 mod world;
 mod judge;
 mod act;

@@ -15,7 +15,7 @@ use quire::phys::Zones;
 use quire::space::{Advice, At, OptOut, Request, Space};
 use quire::stats::{Event, Totals};
 use quire::table::Sight;
-use quire::{AllSpaces, Need, ScanCursor, ScanLimits, Scope, Stop};
+use quire::{Need, ScanCursor, ScanLimits, Scope, Stop};
 use quire_arch::Arch;
 use quire_units::{Access, Asid, Order, OrderSet, PageSpan, Vpn};
 
@@ -38,16 +38,6 @@ const TRIES: usize = 20;
 /// No limits for a scan.
 const ANY: ScanLimits =
     ScanLimits { none: u64::MAX - 1, swapped: u64::MAX, shared: u64::MAX, hard: true };
-
-/// All processes of a script, and the one that asks.
-pub(super) struct With<'a, A>(pub(super) Vec<&'a Space<A>>, pub(super) &'a Space<A>);
-
-impl<A> AllSpaces<A> for With<'_, A> {
-    fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
-        self.0.iter().for_each(|space| see(space));
-        see(self.1);
-    }
-}
 
 /// A finding unless `holds`.
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Wrong> {
@@ -145,7 +135,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.stores(space, span)?;
         let out = {
             let _operation = self.reclaiming("reclaim");
-            self.mm.reclaim().reclaim(PAGES / 2, &With(self.all(), space))
+            self.mm.reclaim().reclaim(PAGES / 2, &self.all().and(space))
         };
         self.write_swap()?;
         ensure(out.pages() >= PAGES / 2, || format!("of {} pages {out:?} was reclaimed", PAGES / 2))
@@ -201,7 +191,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let (before, counted) = (frames(self), self.mm.totals());
         let done = {
             let _operation = self.machine.operation("migrate");
-            let all = With(self.all(), space);
+            let all = self.all().and(space);
             self.mm.paging().migrate(space, span, &all).map_err(Wrong::unexpected)?
         };
         let after = frames(self);
@@ -230,7 +220,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let before = self.mm.totals();
         let out = {
             let _operation = self.machine.operation("page out");
-            let all = With(self.all(), space);
+            let all = self.all().and(space);
             self.mm.paging().page_out(space, span, Scope::Own, &all).map_err(Wrong::unexpected)?
         };
         let (swapped, left) = (self.mm.paging().swapped(space), self.mm.resident(space));
@@ -318,8 +308,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 world.mm.reclaim().collapse(space, span, order).map_err(Wrong::unexpected)?;
             ensure(done.made + done.already == 1, || format!("{order} came to {done:?}"))?;
             let before = world.mm.totals();
-            let all = With(Vec::new(), space);
-            let out = world.mm.paging().page_out(space, span, Scope::Own, &all);
+            let all = [space];
+            let out = world.mm.paging().page_out(space, span, Scope::Own, &all[..]);
             let now = world.mm.totals();
             let whole = now.swpout[order.index()] - before.swpout[order.index()];
             ensure(whole == 1, || format!("a folio of {order} did not leave whole: {out:?}"))?;

@@ -16,6 +16,7 @@ use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 use super::act_frames::Shows;
 use super::act_groups::Group;
 use super::device::{Devices, LOOSE, Transfer};
+use super::everyone::Everyone;
 use super::exact::Exact;
 use super::run::Moves;
 use super::setup::Setup;
@@ -230,8 +231,8 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     }
 
     /// All processes that there are.
-    pub(super) fn all(&self) -> Vec<&Space<A>> {
-        self.spaces.iter().flatten().collect()
+    pub(super) fn all(&self) -> Everyone<'_, A> {
+        Everyone::new(self.spaces.iter().flatten(), self.stamps)
     }
 
     pub(super) fn space(&self, process: usize) -> Result<&Space<A>, Wrong> {

@@ -183,9 +183,13 @@ pub(super) fn new_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
+/// The same, by the number that the library has for each.
+static BY_ROOT: SpinMutex<BTreeMap<(u32, u64), Weak<Memory>>> = SpinMutex::new(BTreeMap::new());
+
 /// Makes a space known.
 pub(super) fn register(number: u64, memory: &Arc<Memory>) {
     SPACES.lock().insert(number, Arc::downgrade(memory));
+    BY_ROOT.lock().insert((memory.space().number(), number), Arc::downgrade(memory));
 }
 
 /// Whether the space with this number has not ended, or is not free yet.
@@ -193,15 +197,25 @@ pub(crate) fn is_there(number: u64) -> bool {
     SPACES.lock().contains_key(&number)
 }
 
-/// A space has ended.
-pub(super) fn forget(number: u64) {
+/// A space has ended, which the library knew as `root`.
+pub(super) fn forget(root: Option<u32>, number: u64) {
     SPACES.lock().remove(&number);
+    if let Some(root) = root {
+        BY_ROOT.lock().remove(&(root, number));
+    }
 }
 
 /// The first space with this number or a higher one.
 fn next_space(from: u64) -> Option<(u64, Arc<Memory>)> {
     let spaces = SPACES.lock();
     spaces.range(from..).find_map(|(&number, memory)| Some((number, memory.upgrade()?)))
+}
+
+/// The first of the spaces that the library knows as `root` with this number or a higher one.
+fn rooted(root: u32, from: u64) -> Option<(u64, Arc<Memory>)> {
+    let spaces = BY_ROOT.lock();
+    let mut these = spaces.range((root, from)..=(root, u64::MAX));
+    these.find_map(|(&(_, number), memory)| Some((number, memory.upgrade()?)))
 }
 
 /// All spaces that there are now.
@@ -218,6 +232,16 @@ impl AllSpaces<Format> for Everyone {
         while let Some((number, memory)) = next_space(next) {
             next = number + 1;
             see(memory.space());
+        }
+    }
+
+    fn visit_some(&self, numbers: &[u32], see: &mut dyn FnMut(&Space<Format>)) {
+        for (at, &root) in numbers.iter().enumerate() {
+            let mut next = if numbers[..at].contains(&root) { None } else { rooted(root, 0) };
+            while let Some((number, memory)) = next {
+                see(memory.space());
+                next = rooted(root, number + 1);
+            }
         }
     }
 }

@@ -319,8 +319,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        let root = self.space.as_ref().map(Space::number);
         mm().destroy_in(&mut self.space);
-        shared::forget(self.number);
+        shared::forget(root, self.number);
     }
 }
 

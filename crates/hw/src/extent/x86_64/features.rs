@@ -6,7 +6,7 @@ use core::arch::x86_64::{__cpuid, __cpuid_count};
 /// The features the backends depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Features {
-    /// CPUID.7.0:EBX\[9\]: `rep stosb` and `rep movsb` are fast for any length.
+    /// CPUID.7.0:EBX\[9\]: `rep stosb` is fast for any length.
     pub(super) erms: bool,
     /// CPUID.8000_0008:EBX\[0\], and lines of 64 bytes.
     pub(super) clzero: bool,
