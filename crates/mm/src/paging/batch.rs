@@ -7,7 +7,7 @@ use quire_hw::Hardware;
 use super::Paging;
 use super::evict::{Evictor, Leaving};
 use super::leave::{PagedOut, Purpose};
-use super::pass::{Known, Pass};
+use super::pass::{Known, Pass, Sought};
 use crate::base::{AllSpaces, Keep};
 use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST};
 use crate::space::Space;
@@ -64,7 +64,7 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
             self.paging.base().settle(own, self.gather);
         }
         for pass in Pass::EACH {
-            if others && self.folios.iter().any(Leaving::is_mapped) {
+            if others {
                 self.take_out(pass);
             }
         }
@@ -92,23 +92,7 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
                 paging.replace_leaving(leaving, &device, self.purpose);
             }
         }
-        let device_of = |leaving: &Leaving| {
-            base.device(leaving.device).filter(|device| paging.has_entries(leaving, device))
-        };
-        let homes = self.homes();
-        for pass in Pass::EACH {
-            if !self.folios.iter().any(|leaving| device_of(leaving).is_some()) {
-                break;
-            }
-            pass.visit(self.spaces, &homes, &self.known, &mut |space, own| {
-                let all = self.folios.iter().zip(&homes);
-                for (leaving, _) in all.filter(|(_, home)| pass.looks(**home, own)) {
-                    if let Some(device) = device_of(leaving) {
-                        paging.restore_in(space, leaving, &device);
-                    }
-                }
-            });
-        }
+        self.restore();
         while let Some(leaving) = self.folios.pop() {
             let Some(device) = base.device(leaving.device) else { continue };
             base.try_drop(&device, leaving.folio(), leaving.slots(), Keep::IfReferred);
@@ -120,32 +104,62 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
 
     /// Takes the folios that are still mapped out of the spaces of a pass.
     fn take_out(&mut self, pass: Pass) {
-        let (homes, before) = (self.homes(), self.known.clone());
+        let (sought, before) = (self.sought(Leaving::is_mapped), self.known.clone());
         let Self { paging, spaces, gather, folios: batch, known, .. } = self;
-        let base = paging.base();
-        pass.visit(*spaces, &homes, &before, &mut |space, own| {
-            let is_here =
-                |(leaving, home): (&Leaving, &u32)| pass.looks(*home, own) && leaving.is_mapped();
-            if !batch.iter().zip(&homes).any(is_here) {
+        pass.visit(*spaces, &sought, &before, &mut |space, own| {
+            let may = |at: &usize| {
+                let leaving = &batch[*at];
+                let likely = pass == Pass::Home || paging.may_map(space, leaving.folio());
+                leaving.is_mapped() && likely
+            };
+            let here = sought.iter().filter(|sought| pass.looks(sought.1, own));
+            let here: ArrayVec<usize, LEAVE_MOST> =
+                here.map(|sought| sought.0).filter(may).collect();
+            if here.is_empty() {
                 return;
             }
             let _taking = space.taking();
-            let (mut evictor, mut found) = (Evictor::new(base, space, gather), false);
-            for (leaving, home) in batch.iter_mut().zip(&homes) {
-                if is_here((leaving, home)) {
-                    found |= evictor.evict_at_home(leaving);
-                }
+            let mut evictor = Evictor::new(paging.base(), space, gather);
+            let (mut found, mut shared) = (false, false);
+            for at in here {
+                found |= evictor.evict_at_home(&mut batch[at]);
+                shared |= batch[at].is_mapped();
             }
             evictor.settle();
+            if pass == Pass::Home && shared {
+                known.add(space.kin());
+            }
             if pass == Pass::All && found {
                 known.add(own);
             }
         });
     }
 
-    /// The space of each folio's home.
-    fn homes(&self) -> ArrayVec<u32, LEAVE_MOST> {
+    /// Maps the pages again whose entries name the folios.
+    fn restore(&self) {
+        let (paging, base) = (self.paging, self.paging.base());
+        let device_of = |at: usize| base.device(self.folios[at].device);
+        let has_entries = |at: usize| {
+            device_of(at).is_some_and(|device| paging.has_entries(&self.folios[at], &device))
+        };
+        let mut sought = self.sought(|_| true);
+        for pass in Pass::EACH {
+            pass.visit(self.spaces, &sought, &self.known, &mut |space, own| {
+                for &(at, _) in sought.iter().filter(|sought| pass.looks(sought.1, own)) {
+                    let may = pass == Pass::Home || has_entries(at);
+                    if let Some(device) = device_of(at).filter(|_| may) {
+                        paging.restore_in(space, &self.folios[at], &device);
+                    }
+                }
+            });
+            sought.retain(|sought| has_entries(sought.0));
+        }
+    }
+
+    /// The folios for which `such` holds: their places in the batch, and the spaces of their homes.
+    fn sought(&self, such: impl Fn(&Leaving) -> bool) -> Sought<usize> {
         let folios = self.paging.base().folios();
-        self.folios.iter().map(|leaving| folios.home(leaving.folio()).space).collect()
+        let such = self.folios.iter().enumerate().filter(|(_, leaving)| such(leaving));
+        such.map(|(at, leaving)| (at, folios.home(leaving.folio()).space)).collect()
     }
 }

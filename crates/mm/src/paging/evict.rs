@@ -6,7 +6,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use crate::base::{Base, Device};
 use crate::cache::FilePages;
-use crate::folio::{Folio, Home};
+use crate::folio::Folio;
 use crate::space::{Area, AreaFlags, Ever, Seq, Space, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
@@ -82,6 +82,13 @@ impl Found {
     }
 }
 
+/// The pages at which a folio's home says that it is mapped: none if its home is not known.
+pub(super) fn place<A: Arch, H: Hardware>(base: &Base<'_, A, H>, folio: Folio) -> PageSpan {
+    let home = base.folios().home(folio);
+    let end = home.page.get().saturating_add(folio.order.pages());
+    PageSpan::new(home.page, Vpn::new(end)).intersect(Space::<A>::all())
+}
+
 /// Takes folios out of one space. The caller announces that, and settles in the end.
 pub(super) struct Evictor<'a, A, H> {
     pub(super) base: &'a Base<'a, A, H>,
@@ -132,16 +139,13 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
     /// Evicts a folio at the place where a space mapped it last; if it is not there, everywhere.
     /// Returns whether some of it was found.
     pub(super) fn evict_at_home(&mut self, leaving: &mut Leaving) -> bool {
-        let (home, before) = (self.base.folios().home(leaving.folio()), leaving.pages);
-        let last = Vpn::new(A::USER_PAGES);
-        if home != Home::UNKNOWN {
-            let end = home.page.get().saturating_add(leaving.order.pages());
-            let end = Vpn::new(end).min(last);
-            self.evict(PageSpan::new(home.page.min(end), end), leaving);
+        let (here, before) = (place(self.base, leaving.folio()), leaving.pages);
+        if !here.is_empty() {
+            self.evict(here, leaving);
         }
-        let elsewhere = home == Home::UNKNOWN || self.space.has(Ever::Moved);
+        let elsewhere = here.is_empty() || self.space.has(Ever::Moved);
         if leaving.is_mapped() && leaving.pages == before && elsewhere {
-            self.evict(PageSpan::new(Vpn::new(0), last), leaving);
+            self.evict(Space::<A>::all(), leaving);
         }
         leaving.pages > before
     }

@@ -17,10 +17,9 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
 
 use super::Paging;
-use super::evict::Leaving;
+use super::evict::{Leaving, place};
 use super::leave::Purpose;
 use crate::base::Device;
 use crate::cache::FilePages;
@@ -101,10 +100,15 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         leaving: &Leaving,
         device: &Device<'_, A, H>,
     ) {
-        let (all, slots) = (Space::<A>::all(), leaving.slots());
-        let home = self.base().folios().home(leaving.folio());
-        let end = home.page.get().saturating_add(slots.count());
-        let here = PageSpan::new(home.page, Vpn::new(end)).intersect(all);
-        self.restore(space, if space.has(Ever::Moved) { all } else { here }, device, slots);
+        let (slots, here) = (leaving.slots(), place(self.base(), leaving.folio()));
+        let span = if space.has(Ever::Moved) { Space::<A>::all() } else { here };
+        self.restore(space, span, device, slots);
+    }
+
+    /// Whether a space may map a folio: where its home says, or anywhere if pages were moved.
+    pub(super) fn may_map(&self, space: &Space<A>, folio: Folio) -> bool {
+        let tables = self.base().view(space).tables();
+        space.has(Ever::Moved)
+            || tables.first_folio(place(self.base(), folio), |there| there == folio).is_some()
     }
 }

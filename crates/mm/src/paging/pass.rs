@@ -1,8 +1,10 @@
 //! The spaces that are searched for the pages that map folios, the likeliest first.
 
 use arrayvec::ArrayVec;
+use quire_arch::Arch;
 
 use crate::base::AllSpaces;
+use crate::limits::LEAVE_MOST;
 use crate::space::Space;
 
 /// How many spaces [`Known`] has.
@@ -23,23 +25,29 @@ pub(super) enum Pass {
 impl Pass {
     pub(super) const EACH: [Self; 3] = [Self::Home, Self::Known, Self::All];
 
-    /// Calls `see` with each space of this pass, for folios with `homes`.
-    pub(super) fn visit<A>(
+    /// Calls `see` with each space of this pass, if anything is sought.
+    pub(super) fn visit<A: Arch, T>(
         self,
         spaces: &dyn AllSpaces<A>,
-        homes: &[u32],
+        sought: &[(T, u32)],
         known: &Known,
         see: &mut dyn FnMut(&Space<A>, u32),
-    ) where
-        A: quire_arch::Arch,
-    {
-        let among = match self {
-            Pass::Home => homes,
-            Pass::Known => &known.0,
+    ) {
+        let mut among = ArrayVec::<u32, LEAVE_MOST>::new();
+        match self {
+            _ if sought.is_empty() => {}
             Pass::All => return spaces.visit(&mut |space| see(space, space.number())),
-        };
+            Pass::Known => among.extend(known.0.iter().copied()),
+            Pass::Home => {
+                for (_, home) in sought {
+                    if !among.contains(home) {
+                        among.push(*home);
+                    }
+                }
+            }
+        }
         if !among.is_empty() {
-            spaces.visit_some(among, &mut |space| {
+            spaces.visit_some(&among, &mut |space| {
                 let own = space.number();
                 if among.contains(&own) {
                     see(space, own);
@@ -53,6 +61,9 @@ impl Pass {
         (home == own) == (self == Pass::Home)
     }
 }
+
+/// The folios of a batch that are looked for, and the space of each one's home.
+pub(super) type Sought<T> = ArrayVec<(T, u32), LEAVE_MOST>;
 
 /// The numbers of the spaces where folios were found last that had left their homes. Folios that
 /// are neighbours in memory are often those of one space.

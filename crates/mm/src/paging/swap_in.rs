@@ -117,22 +117,27 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             let mut at = pages.start.add(named.start - first.slot);
             let end = at.add(named.count());
             while at < end {
-                at = self.restore_at(view, at, device).max(at.add(1));
+                let entry = SwapEntry { slot: first.slot + at.offset_from(pages.start), ..first };
+                at = self.restore_at(view, at, entry, device).max(at.add(1));
             }
         }
     }
 
-    /// Maps the run of entries from `page` on, in its area; returns the page to go on at.
-    fn restore_at(&self, view: &View<'_, A, H>, page: Vpn, device: &Device<'_, A, H>) -> Vpn {
+    /// Maps the run of entries from `page` on, which has `entry` if it is still there, in its
+    /// area; returns the page to go on at.
+    fn restore_at(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        entry: SwapEntry,
+        device: &Device<'_, A, H>,
+    ) -> Vpn {
         let (Some(area), seq) = view.areas().next_at_or_after(page) else { return page };
         let end = area.span.end;
-        let payload = payload_at(view, page).filter(|_| area.span.contains(page));
-        let entry = payload.and_then(|payload| Some((payload, SwapEntry::of(payload)?)));
-        let Some((payload, entry)) = entry.filter(|(_, entry)| entry.device == device.number)
-        else {
+        if !area.span.contains(page) {
             return page;
-        };
-        let marked = &MarkedPage { page, payload, area, seq };
+        }
+        let marked = &MarkedPage { page, payload: entry.payload(), area, seq };
         let fault = SwapFault { paging: self, view, device, marked, entry, touched: false };
         match fault.find().map(|found| fault.admit(found)) {
             Some(Ok(Admitted::Pages(pages, _))) => pages.end,

@@ -4,20 +4,19 @@
 //! is held where it is mapped, at its home, under the lock of the table that maps it; or it is
 //! found in the index of its file.
 
-use arrayvec::ArrayVec;
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, Order, Pfn};
 
 use super::Paging;
 use super::batch::Batch;
+use super::evict::place;
 use super::leave::{Obstacle, PagedOut, Purpose};
-use super::pass::{Known, Pass};
+use super::pass::{Known, Pass, Sought};
 use crate::base::AllSpaces;
 use crate::folio::{Folio, FolioFlags};
-use crate::limits::{GROUP_ORDER, LEAVE_MOST};
+use crate::limits::GROUP_ORDER;
 use crate::phys::{Kind, Mobility};
-use crate::space::Space;
 use crate::stats::Event;
 use crate::table::{Divided, Division, Gather};
 
@@ -32,8 +31,8 @@ pub(crate) struct Vacated {
     pub(crate) stay: u64,
 }
 
-/// Folios that move together, and the space of each one's home.
-type Seen = ArrayVec<(Folio, u32), LEAVE_MOST>;
+/// Folios that move together.
+type Seen = Sought<Folio>;
 
 /// How many free parts of groups there are, by order.
 pub(crate) type Parts = [u64; GROUP_ORDER.index()];
@@ -266,9 +265,12 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     /// Whether free parts of groups have room for as many folios of `order`.
     fn has_room(&self, order: Order, folios: u64) -> bool {
+        if order == Order::ZERO {
+            return true;
+        }
         let free = self.base().phys.free_by_mobility(Mobility::Movable);
         let parts = free[..GROUP_ORDER.index()].iter().skip(order.index()).zip(0..);
-        order == Order::ZERO || parts.map(|(free, up)| free << up).sum::<u64>() >= folios
+        parts.map(|(free, up)| free << up).sum::<u64>() >= folios
     }
 
     /// Divides an anonymous folio that one space maps into folios for which there is room; whether
@@ -278,16 +280,13 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let Some(most) = base.phys.largest_packed().filter(|most| *most < folio.order) else {
             return false;
         };
-        let (mut divided, here) = (false, self.place(folio));
-        let homes = [base.folios().home(folio).space];
+        let (mut divided, here) = (false, place(base, folio));
+        let sought = [((), base.folios().home(folio).space)];
         for pass in Pass::EACH {
-            pass.visit(spaces, &homes, known, &mut |space, _| {
+            pass.visit(spaces, &sought, known, &mut |space, _| {
                 let tables = base.view(space).tables();
                 let is_it = |there: Folio| there == folio;
-                if !divided
-                    && !here.is_empty()
-                    && let Some((page, ..)) = tables.first_folio(here, is_it)
-                {
+                if !divided && let Some((page, ..)) = tables.first_folio(here, is_it) {
                     let done = self.spaces().divide(space, page, Division::Uniform(most));
                     divided = matches!(done, Ok(Divided::Parts { .. }));
                 }
@@ -299,22 +298,13 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         divided
     }
 
-    /// The pages at which a folio's home says that it is mapped.
-    fn place(&self, folio: Folio) -> PageSpan {
-        let home = self.base().folios().home(folio);
-        let end = home.page.get().saturating_add(folio.order.pages());
-        PageSpan::new(home.page, Vpn::new(end)).intersect(Space::<A>::all())
-    }
-
     /// Moves the folios of `seen`, and empties it. Returns how many could not begin.
     fn send(&self, seen: &mut Seen, spaces: &dyn AllSpaces<A>, batch: &mut Batch<'_, A, H>) -> u64 {
         let mut stay = 0;
         while !seen.is_empty() {
             let mut held = Seen::new();
             for pass in Pass::EACH {
-                if !seen.is_empty() {
-                    self.hold(pass, spaces, seen, &mut held, &mut batch.known);
-                }
+                self.hold(pass, spaces, seen, &mut held, &mut batch.known);
             }
             stay += seen.len() as u64;
             seen.clear();
@@ -345,17 +335,16 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         held: &mut Seen,
         known: &mut Known,
     ) {
-        let folios = self.base().folios();
-        let homes: ArrayVec<u32, LEAVE_MOST> = seen.iter().map(|(_, home)| *home).collect();
-        pass.visit(spaces, &homes, &known.clone(), &mut |space, own| {
-            let tables = self.base().view(space).tables();
+        let (base, before) = (self.base(), known.clone());
+        let folios = base.folios();
+        pass.visit(spaces, &seen.clone(), &before, &mut |space, own| {
+            let tables = base.view(space).tables();
             seen.retain(|&mut (folio, home)| {
                 if !pass.looks(home, own) {
                     return true;
                 }
-                let here = self.place(folio);
                 let hold = |there: Folio| there == folio && folios.hold(there);
-                let found = !here.is_empty() && tables.first_folio(here, hold).is_some();
+                let found = tables.first_folio(place(base, folio), hold).is_some();
                 if found {
                     held.push((folio, own));
                 }

@@ -38,12 +38,15 @@ pub struct Space<A> {
     group: AtomicU32,
     /// How many callers take leaves out without a change of the space, and have not flushed yet.
     unflushed: AtomicU32,
+    /// The number of the last space that was forked from this one, or else of that from which it
+    /// was forked; 0: none.
+    kin: AtomicU32,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
 }
 
 crate::sync::names!([A] Space<A>, "space" {
-    root, window, opt_out, stack_pages, ever, frames_from, group, unflushed, counters
+    root, window, opt_out, stack_pages, ever, frames_from, group, unflushed, kin, counters
 } + areas + tag);
 
 /// The number of a group of spaces; see [`Mm::new_group`](crate::Groups::create).
@@ -107,6 +110,7 @@ impl<A: Arch> Space<A> {
             frames_from: AtomicU64::new(u64::MAX),
             group: AtomicU32::new(0),
             unflushed: AtomicU32::new(0),
+            kin: AtomicU32::new(0),
             counters: SpaceCounters::default(),
             arch: PhantomData,
         }
@@ -137,6 +141,19 @@ impl<A: Arch> Space<A> {
     #[inline]
     pub fn number(&self) -> u32 {
         Home::new(self.root, Vpn::new(0)).space
+    }
+
+    /// Notes a fork: the likeliest space that maps folios of one of the two is the other.
+    pub(crate) fn is_parent_of(&self, child: &Self) {
+        // Relaxed: a hint.
+        self.kin.store(child.number(), Ordering::Relaxed);
+        child.kin.store(self.number(), Ordering::Relaxed);
+    }
+
+    /// The number of the space that is the likeliest to map the same folios.
+    #[cfg(feature = "swap")]
+    pub(crate) fn kin(&self) -> u32 {
+        self.kin.load(Ordering::Relaxed)
     }
 
     /// The tag of its translations. It stays the same while a CPU is in the space.

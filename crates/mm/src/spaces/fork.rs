@@ -119,6 +119,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         child.set_stack_pages(parent.stack_pages());
         child.set_group(parent.group());
         child.note_all_of(parent);
+        parent.is_parent_of(child);
         let mut change = self.base.change(parent);
         change.hold(Space::<A>::all());
         let done = self.inherit(parent, child, &mut change);

@@ -211,11 +211,26 @@ fn next_space(from: u64) -> Option<(u64, Arc<Memory>)> {
     spaces.range(from..).find_map(|(&number, memory)| Some((number, memory.upgrade()?)))
 }
 
-/// The first of the spaces that the library knows as `root` with this number or a higher one.
-fn rooted(root: u32, from: u64) -> Option<(u64, Arc<Memory>)> {
+/// How many spaces a visit of all looks up at a time.
+const AT_ONCE: usize = 8;
+
+/// Puts the first spaces with this number or higher ones into `places`, and returns the number to
+/// go on at; `None` if there were none. Children of those that are being made have higher numbers.
+fn some_spaces(from: u64, places: &mut [Option<Arc<Memory>>]) -> Option<u64> {
+    let (spaces, mut next) = (SPACES.lock(), None);
+    for (place, (&number, memory)) in places.iter_mut().zip(spaces.range(from..)) {
+        (*place, next) = (memory.upgrade(), Some(number + 1));
+    }
+    next
+}
+
+/// The first of the spaces that the library knows as `root` with this number or a higher one, and
+/// the number of the next.
+fn rooted(root: u32, from: u64) -> Option<(Arc<Memory>, Option<u64>)> {
     let spaces = BY_ROOT.lock();
     let mut these = spaces.range((root, from)..=(root, u64::MAX));
-    these.find_map(|(&(_, number), memory)| Some((number, memory.upgrade()?)))
+    let found = these.find_map(|(_, memory)| memory.upgrade())?;
+    Some((found, these.next().map(|(&(_, number), _)| number)))
 }
 
 /// All spaces that there are now.
@@ -228,19 +243,20 @@ pub(crate) struct Everyone;
 
 impl AllSpaces<Format> for Everyone {
     fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
-        let mut next = 0;
-        while let Some((number, memory)) = next_space(next) {
-            next = number + 1;
-            see(memory.space());
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let mut some = [const { None }; AT_ONCE];
+            next = some_spaces(from, &mut some);
+            some.into_iter().flatten().for_each(|memory: Arc<Memory>| see(memory.space()));
         }
     }
 
     fn visit_some(&self, numbers: &[u32], see: &mut dyn FnMut(&Space<Format>)) {
-        for (at, &root) in numbers.iter().enumerate() {
-            let mut next = if numbers[..at].contains(&root) { None } else { rooted(root, 0) };
-            while let Some((number, memory)) = next {
+        for &root in numbers {
+            let mut next = Some(0);
+            while let Some((memory, after)) = next.and_then(|from| rooted(root, from)) {
                 see(memory.space());
-                next = rooted(root, number + 1);
+                next = after;
             }
         }
     }
