@@ -4,13 +4,15 @@ use std::vec::Vec;
 
 use quire_arch::{Arch, X86_64};
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{Access, Asid, Order, PageSpan, Vpn};
+use quire_units::{Access, Asid, Order, PageSpan, Pfn, Vpn};
 
-use crate::cache::{FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity};
+use crate::cache::{
+    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity,
+};
 use crate::check;
 use crate::fault::plan::Reach;
 use crate::fault::{BlockSource, Decision, decide};
-use crate::folio::{FolioFlags, Folios};
+use crate::folio::{Folio, FolioFlags, Folios};
 use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{At, Backing, Request, Space};
 use crate::stats::Counters;
@@ -264,5 +266,29 @@ fn b1_a_read_that_fails_leaves_nothing_in_memory_and_is_told_once() {
         }
         assert_eq!(mm.files().get(file).map(File::cached), Some(0));
         mm.files().close(file).expect("it is open");
+    });
+}
+
+/// No memory is behind these folios: an index knows only their names.
+#[test]
+fn a9_a_folio_larger_than_a_block_takes_the_place_of_empty_nodes_and_of_nothing_else() {
+    with(|mm, _, file| {
+        let index = mm.base().index(file).expect("open");
+        let open = mm.files().with(&index);
+        let page = Folio { head: Pfn::new(3), order: Order::ZERO };
+        let giant = Folio { head: Pfn::new(0), order: Order::new(18) };
+        let take_out = |page: u64, order: Order| {
+            let is_folio = |entry| matches!(entry, Entry::Folio { .. });
+            assert!(index.exchange(page, order, is_folio, Entry::Empty, || true).is_some());
+            index.file.count_cached(-(order.pages() as i64));
+        };
+        assert_eq!(open.insert(12, page), Ok(true));
+        assert_eq!(open.insert(0, giant), Ok(false), "a page is there");
+        assert!(matches!(index.find(12), (Entry::Folio { folio, .. }, _) if folio == page));
+        take_out(12, Order::ZERO);
+        assert_eq!(open.insert(0, giant), Ok(true), "the nodes below are empty");
+        assert_eq!(open.insert(12, page), Ok(false), "a larger folio is there");
+        take_out(0, giant.order);
+        index.prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| mm.base().free(run));
     });
 }

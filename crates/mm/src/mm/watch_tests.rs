@@ -304,6 +304,30 @@ fn d8_a_move_ends_at_the_first_page_that_is_missing_or_there() {
 }
 
 #[test]
+fn d8_a_move_ends_at_a_hole_between_pages_unless_holes_may_move() {
+    with(|scene| {
+        scene.map(false);
+        scene.watch(span(32, 64), WatchFor::MISSING);
+        scene.mm.populate(scene.space, span(0, 8)).expect("memory");
+        for hole in [span(2, 3), span(4, 6)] {
+            scene.mm.discard(scene.space, hole).expect("memory");
+        }
+        let moved = |from: u64, to: u64, target: u64, holes: bool| {
+            let done =
+                scene.mm.spaces().move_pages(scene.space, span(from, to), START.add(target), holes);
+            (done.pages, done.end.err())
+        };
+        let missing = |page: u64| Some(Stop::Refuse(Error::Missing(START.add(page))));
+        assert_eq!(moved(0, 8, 32, false), (2, missing(2)), "the first hole");
+        assert_eq!(moved(3, 8, 40, false), (1, missing(4)), "the next one");
+        assert_eq!(moved(4, 8, 48, true), (4, None));
+        let is_mapped = |page: &u64| scene.event(*page, Access::Read).is_none();
+        let mapped: Vec<u64> = (32..64).filter(is_mapped).collect();
+        assert_eq!(mapped, [32, 33, 40, 50, 51]);
+    });
+}
+
+#[test]
 fn d8_an_answer_without_memory_changes_nothing() {
     with(|scene| {
         scene.map(false);
