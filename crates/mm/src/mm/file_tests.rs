@@ -143,6 +143,12 @@ fn b1_a_folio_is_found_only_as_what_it_is() {
         }
         assert!(folios.cached(folio.head.add(1), identity(file, 8)).is_none(), "not its head");
         assert!(folios.cached(folio.head, identity(file, 8)).is_some());
+        for order in [Order::ZERO, Order::new(1), Order::new(3)] {
+            let other = Folio { order, ..folio };
+            assert!(folios.identified(other).is_none(), "it has another size");
+        }
+        let own = folios.identified(folio).map(|(_, owner)| owner);
+        assert_eq!(own, Some(identity(file, 8)));
         let found = || folios.cached(folio.head, identity(file, 8));
         assert!(found().expect("it is there").hold());
         let last = found().expect("it is there").forget();
@@ -267,6 +273,26 @@ fn b1_a_read_that_fails_leaves_nothing_in_memory_and_is_told_once() {
         assert_eq!(mm.files().get(file).map(File::cached), Some(0));
         mm.files().close(file).expect("it is open");
     });
+}
+
+#[test]
+fn b1_a_page_of_a_file_that_cannot_be_written_never_becomes_dirty() {
+    for (store, may) in [(Store::ReadOnly, false), (Store::ReadWrite, true)] {
+        with(|mm, _, _| {
+            let file = mm.files().open(store, 1, Order::ZERO).expect("one is left");
+            let (mut reader, page) = (Readahead::default(), FilePages::new(0, 1));
+            let read = mm.files().read(file, page, &mut reader, Pattern::Normal);
+            let Err(Stop::Need(Need::Read(mut reads))) = read else { panic!("not in memory") };
+            while let Some(read) = mm.files().next_read(&mut reads).expect("memory") {
+                mm.files().read_done(read, Ok(()));
+            }
+            let done = if may { Ok(()) } else { Err(Error::Invalid) };
+            assert_eq!(mm.files().mark_dirty(file, 0), done, "{store:?}");
+            let index = mm.base().index(file).expect("open");
+            assert_eq!(index.next_dirty(page).is_some(), may, "{store:?}");
+            mm.files().close(file).expect("it is open");
+        });
+    }
 }
 
 /// No memory is behind these folios: an index knows only their names.

@@ -12,7 +12,7 @@ use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use crate::stats::Counters;
 use crate::swap::Swap;
-use crate::{Error, Group, Mm, Parts, Resolved, Stop};
+use crate::{Error, Group, Mm, Parts, Resolved, Scope, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -173,5 +173,22 @@ fn d9_reclaim_pages_a_file_in_memory_out_that_several_spaces_show() {
         assert_eq!(mm.paging().away(file, FilePages::new(0, 16)), done.paged_out);
         spaces.into_iter().for_each(|space| mm.destroy(space));
         mm.files().close(file).expect("it is open");
+    });
+}
+
+#[test]
+fn d4_a_page_that_has_left_is_no_guard() {
+    with(|mm, _, _| {
+        let space = space(mm, 1, 16, 8);
+        let (out, guards) = (PageSpan::new(START, START.add(4)), START.add(9));
+        let all = PageSpan::new(START, START.add(16));
+        assert_eq!(
+            mm.paging().page_out(&space, out, Scope::Own, &[&space][..]).map(|o| o.pages),
+            Ok(4)
+        );
+        assert_eq!(mm.spaces().next_guard(&space, all), None);
+        mm.spaces().guard(&space, PageSpan::new(guards, guards.add(2))).expect("memory");
+        assert_eq!(mm.spaces().next_guard(&space, all), Some(guards));
+        mm.destroy(space);
     });
 }

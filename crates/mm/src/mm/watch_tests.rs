@@ -277,6 +277,30 @@ fn d8_moved_pages_are_not_protected_and_count_as_written() {
     });
 }
 
+#[cfg(feature = "watch")]
+#[test]
+fn d8_an_answer_protects_the_pages_that_it_gives_where_it_says_so() {
+    with(|scene| {
+        scene.map(false);
+        let give = |from: u64, shield| {
+            let zeroes = &mut Answer::Zeroes;
+            let done = scene.mm.files().answer(scene.space, span(from, from + 4), zeroes, shield);
+            (done.pages, done.end.err())
+        };
+        scene.watch(span(0, 8), WatchFor::MISSING);
+        assert_eq!(give(0, Shield::All), (0, Some(Error::Invalid.into())), "not for writes");
+        scene.watch(span(0, 16), WatchFor::MISSING | WatchFor::WRITE);
+        for (from, shield) in [(0, Shield::Off), (4, Shield::Present), (8, Shield::All)] {
+            assert_eq!(give(from, shield), (4, None));
+            let told = (shield != Shield::Off).then_some(WatchFor::WRITE);
+            for page in [from, from + 3] {
+                assert_eq!(scene.event(page, Access::Read), None);
+                assert_eq!(scene.event(page, Access::Write), told, "{shield:?}");
+            }
+        }
+    });
+}
+
 #[test]
 fn d8_a_move_ends_at_the_first_page_that_is_missing_or_there() {
     with(|scene| {

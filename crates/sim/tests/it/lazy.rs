@@ -263,6 +263,18 @@ fn d4_tracked_writes_are_told_page_by_page_and_cost_no_fault() {
     });
 }
 
+#[test]
+fn d4_a_pin_to_read_is_no_write() {
+    with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
+        track(mm, cpu, space);
+        mm.unpin(mm.pin(space, page::<X86_64>(3), Access::Read).unwrap());
+        mm.unpin(mm.pin_read(space, page::<X86_64>(5)).unwrap());
+        assert_eq!(written(mm, space), [0; 0]);
+        mm.unpin(mm.pin(space, page::<X86_64>(7), Access::Write).unwrap());
+        assert_eq!(written(mm, space), [7]);
+    });
+}
+
 /// Tracking clears the dirty bits, which alone say that freed memory is in use again.
 #[test]
 fn i14_memory_that_is_written_after_it_was_freed_outlives_tracking() {
