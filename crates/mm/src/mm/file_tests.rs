@@ -295,6 +295,33 @@ fn b1_a_page_of_a_file_that_cannot_be_written_never_becomes_dirty() {
     }
 }
 
+#[test]
+fn b1_only_pages_that_go_are_told_as_dropped() {
+    with(|mm, _, memory| {
+        let file = mm.files().open(Store::ReadWrite, 4, Order::ZERO).expect("one is left");
+        let all = FilePages::new(0, 4);
+        for file in [file, memory] {
+            let index = mm.base().index(file).expect("open");
+            for page in 0..4 {
+                let run = mm.base().frames(Order::ZERO, true).expect("memory");
+                let entered =
+                    mm.files().with(&index).enter(page, run, Order::ZERO, FolioFlags::UPTODATE);
+                assert!(matches!(entered, Ok(Some(_))));
+            }
+        }
+        mm.files().mark_dirty(file, 0).expect("it can be written");
+        let mut reader = Readahead::default();
+        let held = mm.files().read(file, FilePages::new(2, 3), &mut reader, Pattern::Normal);
+        let (held, _) = held.expect("it is in memory");
+        assert_eq!(mm.files().drop_clean(file, all), Ok(2), "one is dirty, and one is held");
+        assert_eq!(mm.files().drop_clean(memory, all), Ok(0), "they are nowhere else");
+        mm.files().release(held);
+        assert_eq!(mm.files().drop_clean(file, all), Ok(1));
+        assert_eq!(mm.files().get(file).map(File::cached), Some(1));
+        mm.files().close(file).expect("it is open");
+    });
+}
+
 /// No memory is behind these folios: an index knows only their names.
 #[test]
 fn a9_a_folio_larger_than_a_block_takes_the_place_of_empty_nodes_and_of_nothing_else() {

@@ -10,9 +10,9 @@ use crate::cache::{File, FileId, FilePages, Store};
 use crate::fault::SizePolicy;
 use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{AreaFlags, At, Backing, GroupId, Request, Space};
-use crate::stats::Counters;
+use crate::stats::{Counters, Event};
 use crate::swap::Swap;
-use crate::{Error, Group, Mm, Parts, Resolved, Scope, Stop};
+use crate::{Error, Group, Mm, Need, Parts, Resolved, Scope, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -190,5 +190,33 @@ fn d4_a_page_that_has_left_is_no_guard() {
         mm.spaces().guard(&space, PageSpan::new(guards, guards.add(2))).expect("memory");
         assert_eq!(mm.spaces().next_guard(&space, all), Some(guards));
         mm.destroy(space);
+    });
+}
+
+#[test]
+fn d2_each_entry_that_leaves_is_counted_and_a_read_that_nothing_waits_for_leaves_no_slot() {
+    with(|mm, swap, _| {
+        let space = space(mm, 1, 16, 8);
+        let all = PageSpan::new(START, START.add(8));
+        let out = mm.paging().page_out(&space, all, Scope::Own, &[&space][..]);
+        assert_eq!(out.map(|out| out.pages), Ok(8));
+        let (totals, used) = (mm.totals(), || mm.base().swaps[0].used());
+        assert_eq!(totals.event(Event::EntriesSwapped), 8);
+        assert_eq!((totals.event(Event::PagesSwapped), used()), (8, 8));
+        let mut left = FilePages::new(0, 256);
+        while let Some(write) =
+            mm.files().next_write(swap, &mut left, &[&space][..]).expect("none is under way")
+        {
+            mm.files().write_done(write, Ok(()));
+        }
+        let fault = mm.fault(&space, START, Access::Read);
+        let Err(Stop::Need(Need::Read(mut reads))) = fault else { panic!("{fault:?}") };
+        let read = mm.files().next_read(&mut reads).expect("memory").expect("a page");
+        mm.destroy(space);
+        mm.files().read_done(read, Ok(()));
+        while let Some(read) = mm.files().next_read(&mut reads).expect("memory") {
+            mm.files().read_done(read, Ok(()));
+        }
+        assert_eq!(used(), 0, "no space has them");
     });
 }
