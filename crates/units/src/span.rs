@@ -162,3 +162,35 @@ impl Iterator for Blocks {
         Some(block)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fewest blocks: none is above the bound, and no two neighbours could be one.
+    #[test]
+    fn a_span_is_cut_into_the_fewest_aligned_blocks() {
+        let all: [u64; 8] = [0, 1, 5, 63, 64, 1 << 62, 1 << 63, (1 << 63) - 3];
+        for (start, count) in all.into_iter().flat_map(|start| all.map(|count| (start, count))) {
+            for most in [0, 3, 62, 63].map(Order::new) {
+                if start.checked_add(count).is_none() || count >> most.get() > 1 << 10 {
+                    continue;
+                }
+                let (mut at, mut before) = (start, None);
+                for (head, order) in FrameSpan::new(Pfn::new(start), count).blocks(most) {
+                    assert!(head.get() == at && at.is_multiple_of(order.pages()) && order <= most);
+                    let is_one = |(first, of): (u64, Order)| {
+                        of == order && of < most && first.is_multiple_of(2 * of.pages())
+                    };
+                    assert!(
+                        !before.is_some_and(is_one),
+                        "{start}+{count} up to {most:?}: {head:?}"
+                    );
+                    before = Some((at, order));
+                    at += order.pages();
+                }
+                assert_eq!(at - start, count, "{start}+{count} up to {most:?}");
+            }
+        }
+    }
+}

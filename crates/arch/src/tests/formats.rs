@@ -32,6 +32,22 @@ each_format!(words_near_a_leaf_say_the_same_again, A => {
     });
 });
 
+each_format!(words_near_a_marker_say_the_same_again, A => {
+    proptest!(|(payload in 0..1_u64 << 56, at in 0..A::LEVELS.len() as u8)| {
+        for bit in 0..64 {
+            let word = A::marker(payload) ^ 1 << bit;
+            prop_assert_eq!(laws::stable::<A>(word, Level::new(at)), Ok(()), "bit {}", bit);
+        }
+    });
+});
+
+#[test]
+fn a_field_has_both_its_ends() {
+    for (high, low, bits) in [(0, 0, 1), (63, 0, u64::MAX), (63, 63, 1 << 63), (12, 9, 0x1e00)] {
+        assert_eq!(crate::bits::field(high, low), bits, "{high}:{low}");
+    }
+}
+
 /// Virtual address bits, bits of programs' addresses, physical address bits.
 fn widths<A: Arch>() -> (u32, u32, u32) {
     let index: u32 = A::LEVELS.iter().map(|shape| u32::from(shape.index_bits)).sum();
@@ -113,9 +129,21 @@ mod other_slots {
     }
 
     #[test]
-    #[should_panic(expected = "a slot of its own")]
-    fn differ() {
-        let _ = memory_slots(0, 1, 1);
+    fn are_any_three_that_differ() {
+        for (usual, combining, device) in [(0, 2, 1), (7, 0, 4), (1, 7, 0)] {
+            let all = memory_slots(usual, combining, device);
+            let digits = [0, 4, 8, 12].map(|at| all >> at & 15);
+            assert_eq!(digits, [usual, combining, device, device]);
+        }
+    }
+
+    #[test]
+    fn are_refused_where_two_are_one_or_one_is_too_large() {
+        let refused = [(0, 1, 1), (1, 0, 1), (1, 1, 0), (8, 0, 1), (0, 8, 1), (0, 1, 8)];
+        for (usual, combining, device) in refused {
+            let made = std::panic::catch_unwind(|| memory_slots(usual, combining, device));
+            assert!(made.is_err(), "{usual}, {combining}, {device}");
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::chosen::MOST;
+use crate::extent::CopyBackend;
 
 fn backends() -> Vec<Backend> {
     let few: Vec<Backend> = Backend::available().take(3).collect();
@@ -243,6 +244,21 @@ fn a6_an_incumbent_with_an_equal_best_round_stays() {
 }
 
 #[test]
+fn a6_copies_use_vectors_only_where_a_candidate_does() {
+    let all: Vec<Backend> = Backend::available().collect();
+    let has_vectors = all.iter().any(|backend| backend.needs_vectors());
+    for (candidates, may) in [(&[Backend::PORTABLE][..], false), (&all[..], has_vectors)] {
+        let ways = CopyBackend::available().filter(|way| may || !way.needs_vectors());
+        let (ways, chosen): (Vec<_>, _) = (ways.collect(), Chosen::among(candidates));
+        for (log2, reuse) in (12..=30).flat_map(|log2| [(log2, Reuse::Soon), (log2, Reuse::Later)])
+        {
+            let best = CopyBackend::usual(1 << log2, reuse, &ways);
+            assert_eq!(chosen.copy_backend(1 << log2, reuse), best, "2^{log2} bytes, {reuse:?}");
+        }
+    }
+}
+
+#[test]
 fn a6_speeds_are_lower_quartiles_or_best_rounds() {
     let mut times = [[u64::MAX; ROUNDS_MAX]; BACKENDS_MAX];
     times[0][..7].copy_from_slice(&[100, 50, 90, 95, 300, 310, 320]);
@@ -250,4 +266,14 @@ fn a6_speeds_are_lower_quartiles_or_best_rounds() {
     times[2].fill(45);
     assert_eq!(speeds(&times, 90, 4)[..4], [1000, 1800, 2000, 0]);
     assert_eq!(speeds(&times, 90, ROUNDS_MAX)[..4], [1800, 1800, 2000, 0]);
+}
+
+#[test]
+fn a6_a_read_is_of_all_words_and_of_the_bytes_after_the_last() {
+    assert_eq!(read_through(&[]), 0);
+    let bytes: Vec<u8> = (1..=19).collect();
+    let words = [0x0807_0605_0403_0201, 0x100f_0e0d_0c0b_0a09];
+    assert_eq!(read_through(&bytes), words[0] + words[1] + 17 + 18 + 19);
+    // The sum wraps: it is for the eyes of the compiler alone.
+    assert_eq!(read_through(&[0xff; 16]), u64::MAX - 1);
 }

@@ -9,7 +9,7 @@ use quire_arch::X86_64;
 use quire_hw::FrameRun;
 use quire_units::{FrameSpan, Order, Pfn};
 
-use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, Note, identity};
+use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, Note, Store, identity};
 use crate::folio::{Folio, FolioFlags, Folios};
 use crate::phys::{Kind, Meta, Slot};
 use crate::radix::Tree;
@@ -346,5 +346,26 @@ fn loom_b1_a_folio_that_goes_in_beside_a_pruning_is_found() {
         let freed = other.join().expect("no thread panics");
         assert_eq!(index.find(1).0 != Entry::Empty, there);
         assert!(there && freed == 0 || !there && freed > 0, "{there}, {freed}");
+    });
+}
+
+/// A reader that finds a file opened again finds nothing of the file that it was before.
+#[test]
+fn loom_b1_a_file_that_is_opened_again_has_nothing_of_the_one_before() {
+    loom::model(|| {
+        // The first page needs no node.
+        let index = bare();
+        let file = index.file;
+        assert!(file.open(Store::Memory, 4, Order::ZERO));
+        let first = put(index, 0, 0);
+        let opener = thread::spawn(move || {
+            assert!(index.remove(0, first, None));
+            file.close();
+            assert!(file.open(Store::ReadOnly, 4, Order::ZERO));
+        });
+        if file.store() == Some(Store::ReadOnly) {
+            assert_eq!(index.find(0).0, Entry::Empty);
+        }
+        opener.join().expect("no thread panics");
     });
 }

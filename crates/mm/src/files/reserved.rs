@@ -262,9 +262,9 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         })
     }
 
-    /// Removes the note about the block at `page`; whether there was one.
-    fn forget_note(&self, page: u64, order: Order) -> bool {
+    /// Removes the note about the block at `page`, if there is one.
+    fn forget_note(&self, page: u64, order: Order) {
         let is_note = |entry| matches!(entry, Entry::Note { .. });
-        self.index.exchange(page, order, is_note, Entry::Empty, || true).is_some()
+        self.index.exchange(page, order, is_note, Entry::Empty, || true);
     }
 }

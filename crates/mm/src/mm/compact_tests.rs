@@ -149,6 +149,27 @@ fn e7_a_compaction_ends_at_its_goal_and_at_its_budget() {
     });
 }
 
+/// The budget is exact: what one block costs is enough for it, and one page less is not.
+#[test]
+fn e7_a_compaction_moves_as_many_pages_as_its_budget_has_and_no_more() {
+    let one_block = |pages: u64| {
+        let mut made = Compacted::default();
+        with_device::<X86_64>(Config::x86_64(), Device::Moves, |scene| {
+            let worn = Worn::new(scene, &mut 3, false);
+            let blocks = scene.blocks(GROUP_ORDER.get()) + 1;
+            let goal = Compaction { blocks, pages, ..all(GROUP_ORDER.get()) };
+            made = compact(scene, goal, &[&worn.space]);
+            worn.holds(scene, &worn.space);
+            scene.end([worn.space]);
+        });
+        (made.made, made.moved)
+    };
+    let (made, cost) = one_block(u64::MAX);
+    assert!(made == 1 && cost > 0, "{cost}");
+    assert_eq!(one_block(cost), (1, cost));
+    assert_eq!(one_block(cost - 1), (0, 0));
+}
+
 #[test]
 fn e7_a_fault_that_lacks_a_block_gets_it_after_a_compaction_and_counts_no_fallback() {
     with_device::<X86_64>(Config::x86_64(), Device::Moves, |scene| {

@@ -4,13 +4,15 @@ use std::vec::Vec;
 
 use quire_arch::{Arch, X86_64};
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{Access, Asid, Order, PageSpan, Vpn};
+use quire_units::{Access, Asid, Order, PageSpan, Pfn, Vpn};
 
-use crate::cache::{FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity};
+use crate::cache::{
+    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity,
+};
 use crate::check;
 use crate::fault::plan::Reach;
 use crate::fault::{BlockSource, Decision, decide};
-use crate::folio::{FolioFlags, Folios};
+use crate::folio::{Folio, FolioFlags, Folios};
 use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{At, Backing, Request, Space};
 use crate::stats::Counters;
@@ -141,6 +143,12 @@ fn b1_a_folio_is_found_only_as_what_it_is() {
         }
         assert!(folios.cached(folio.head.add(1), identity(file, 8)).is_none(), "not its head");
         assert!(folios.cached(folio.head, identity(file, 8)).is_some());
+        for order in [Order::ZERO, Order::new(1), Order::new(3)] {
+            let other = Folio { order, ..folio };
+            assert!(folios.identified(other).is_none(), "it has another size");
+        }
+        let own = folios.identified(folio).map(|(_, owner)| owner);
+        assert_eq!(own, Some(identity(file, 8)));
         let found = || folios.cached(folio.head, identity(file, 8));
         assert!(found().expect("it is there").hold());
         let last = found().expect("it is there").forget();
@@ -264,5 +272,76 @@ fn b1_a_read_that_fails_leaves_nothing_in_memory_and_is_told_once() {
         }
         assert_eq!(mm.files().get(file).map(File::cached), Some(0));
         mm.files().close(file).expect("it is open");
+    });
+}
+
+#[test]
+fn b1_a_page_of_a_file_that_cannot_be_written_never_becomes_dirty() {
+    for (store, may) in [(Store::ReadOnly, false), (Store::ReadWrite, true)] {
+        with(|mm, _, _| {
+            let file = mm.files().open(store, 1, Order::ZERO).expect("one is left");
+            let (mut reader, page) = (Readahead::default(), FilePages::new(0, 1));
+            let read = mm.files().read(file, page, &mut reader, Pattern::Normal);
+            let Err(Stop::Need(Need::Read(mut reads))) = read else { panic!("not in memory") };
+            while let Some(read) = mm.files().next_read(&mut reads).expect("memory") {
+                mm.files().read_done(read, Ok(()));
+            }
+            let done = if may { Ok(()) } else { Err(Error::Invalid) };
+            assert_eq!(mm.files().mark_dirty(file, 0), done, "{store:?}");
+            let index = mm.base().index(file).expect("open");
+            assert_eq!(index.next_dirty(page).is_some(), may, "{store:?}");
+            mm.files().close(file).expect("it is open");
+        });
+    }
+}
+
+#[test]
+fn b1_only_pages_that_go_are_told_as_dropped() {
+    with(|mm, _, memory| {
+        let file = mm.files().open(Store::ReadWrite, 4, Order::ZERO).expect("one is left");
+        let all = FilePages::new(0, 4);
+        for file in [file, memory] {
+            let index = mm.base().index(file).expect("open");
+            for page in 0..4 {
+                let run = mm.base().frames(Order::ZERO, true).expect("memory");
+                let entered =
+                    mm.files().with(&index).enter(page, run, Order::ZERO, FolioFlags::UPTODATE);
+                assert!(matches!(entered, Ok(Some(_))));
+            }
+        }
+        mm.files().mark_dirty(file, 0).expect("it can be written");
+        let mut reader = Readahead::default();
+        let held = mm.files().read(file, FilePages::new(2, 3), &mut reader, Pattern::Normal);
+        let (held, _) = held.expect("it is in memory");
+        assert_eq!(mm.files().drop_clean(file, all), Ok(2), "one is dirty, and one is held");
+        assert_eq!(mm.files().drop_clean(memory, all), Ok(0), "they are nowhere else");
+        mm.files().release(held);
+        assert_eq!(mm.files().drop_clean(file, all), Ok(1));
+        assert_eq!(mm.files().get(file).map(File::cached), Some(1));
+        mm.files().close(file).expect("it is open");
+    });
+}
+
+/// No memory is behind these folios: an index knows only their names.
+#[test]
+fn a9_a_folio_larger_than_a_block_takes_the_place_of_empty_nodes_and_of_nothing_else() {
+    with(|mm, _, file| {
+        let index = mm.base().index(file).expect("open");
+        let open = mm.files().with(&index);
+        let page = Folio { head: Pfn::new(3), order: Order::ZERO };
+        let giant = Folio { head: Pfn::new(0), order: Order::new(18) };
+        let take_out = |page: u64, order: Order| {
+            let is_folio = |entry| matches!(entry, Entry::Folio { .. });
+            assert!(index.exchange(page, order, is_folio, Entry::Empty, || true).is_some());
+            index.file.count_cached(-(order.pages() as i64));
+        };
+        assert_eq!(open.insert(12, page), Ok(true));
+        assert_eq!(open.insert(0, giant), Ok(false), "a page is there");
+        assert!(matches!(index.find(12), (Entry::Folio { folio, .. }, _) if folio == page));
+        take_out(12, Order::ZERO);
+        assert_eq!(open.insert(0, giant), Ok(true), "the nodes below are empty");
+        assert_eq!(open.insert(12, page), Ok(false), "a larger folio is there");
+        take_out(0, giant.order);
+        index.prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| mm.base().free(run));
     });
 }

@@ -4,15 +4,15 @@ use std::vec::Vec;
 
 use quire_arch::X86_64;
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{Access, Asid, Order, PageSpan, Vpn};
+use quire_units::{Access, Asid, Order, OrderSet, PageSpan, Vpn};
 
-use crate::cache::{File, FileId, Store};
+use crate::cache::{File, FileId, FilePages, Store};
 use crate::fault::SizePolicy;
 use crate::phys::{CpuCache, Slot, Zone};
-use crate::space::{At, GroupId, Request, Space};
-use crate::stats::Counters;
+use crate::space::{AreaFlags, At, Backing, GroupId, Request, Space};
+use crate::stats::{Counters, Event};
 use crate::swap::Swap;
-use crate::{Error, Group, Mm, Parts, Stop};
+use crate::{Error, Group, Mm, Need, Parts, Resolved, Scope, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -119,4 +119,104 @@ fn values_that_an_earlier_manager_had_are_as_new() {
         // The second manager has no frame for a device's slots.
         assert!(mm.paging().swap_on(64).is_ok() || mm.phys().free_frames() == 0);
     }
+}
+
+/// A copy of more than the page takes an eighth of the group's room at most.
+#[test]
+fn d6_a_copy_is_larger_than_its_page_only_where_the_group_has_eight_times_the_room() {
+    let large = Order::new(2);
+    for (room, expected) in [(8 * 4, large), (8 * 4 - 1, Order::ZERO)] {
+        with(|mm, _, group| {
+            mm.policy().set_size(large, SizePolicy::Always).expect("a size");
+            let sizes = OrderSet::of(large);
+            mm.policy().set_copy_sizes(large, Some(sizes)).expect("a folio may be as large");
+            let parent = space(mm, 1, 4, 1);
+            let child = mm.fork(&parent, Asid(2)).expect("memory");
+            mm.groups().join(&child, Some(group)).expect("it is a group");
+            let spaces = [&parent, &child];
+            let relieve = |limit| {
+                mm.groups().set_limit(group, limit).expect("it is a group");
+                mm.reclaim().relieve(group, spaces.as_slice()).expect("there is room")
+            };
+            let usage = relieve(1000).usage;
+            assert_eq!(relieve(usage + room).room, room);
+            match mm.fault(&child, START, Access::Write) {
+                Ok(Resolved::Unshared { copied, .. }) => {
+                    assert_eq!(copied, Some(expected), "with room for {room}");
+                }
+                other => panic!("{other:?}"),
+            }
+            mm.destroy(child);
+            mm.destroy(parent);
+        });
+    }
+}
+
+#[test]
+fn d9_reclaim_pages_a_file_in_memory_out_that_several_spaces_show() {
+    with(|mm, _, _| {
+        let file = mm.files().open(Store::Memory, 16, Order::ZERO).expect("a free file");
+        let backing = Backing::File { id: file, page: 0 };
+        let request = Request { backing, flags: AreaFlags::SHARED, ..Request::anon(16) };
+        let spaces = [1, 2].map(|asid| {
+            let space = space(mm, asid, 1, 0);
+            let at = START.add(64);
+            mm.map(&space, &request.at(At::Fixed(at))).expect("free");
+            for page in 0..16 {
+                mm.fault(&space, at.add(page), Access::Write).expect("memory");
+            }
+            space
+        });
+        let all = spaces.each_ref();
+        let done = mm.reclaim().reclaim(16, all.as_slice());
+        assert!(done.paged_out > 0, "{done:?}");
+        assert_eq!(mm.paging().away(file, FilePages::new(0, 16)), done.paged_out);
+        spaces.into_iter().for_each(|space| mm.destroy(space));
+        mm.files().close(file).expect("it is open");
+    });
+}
+
+#[test]
+fn d4_a_page_that_has_left_is_no_guard() {
+    with(|mm, _, _| {
+        let space = space(mm, 1, 16, 8);
+        let (out, guards) = (PageSpan::new(START, START.add(4)), START.add(9));
+        let all = PageSpan::new(START, START.add(16));
+        assert_eq!(
+            mm.paging().page_out(&space, out, Scope::Own, &[&space][..]).map(|o| o.pages),
+            Ok(4)
+        );
+        assert_eq!(mm.spaces().next_guard(&space, all), None);
+        mm.spaces().guard(&space, PageSpan::new(guards, guards.add(2))).expect("memory");
+        assert_eq!(mm.spaces().next_guard(&space, all), Some(guards));
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn d2_each_entry_that_leaves_is_counted_and_a_read_that_nothing_waits_for_leaves_no_slot() {
+    with(|mm, swap, _| {
+        let space = space(mm, 1, 16, 8);
+        let all = PageSpan::new(START, START.add(8));
+        let out = mm.paging().page_out(&space, all, Scope::Own, &[&space][..]);
+        assert_eq!(out.map(|out| out.pages), Ok(8));
+        let (totals, used) = (mm.totals(), || mm.base().swaps[0].used());
+        assert_eq!(totals.event(Event::EntriesSwapped), 8);
+        assert_eq!((totals.event(Event::PagesSwapped), used()), (8, 8));
+        let mut left = FilePages::new(0, 256);
+        while let Some(write) =
+            mm.files().next_write(swap, &mut left, &[&space][..]).expect("none is under way")
+        {
+            mm.files().write_done(write, Ok(()));
+        }
+        let fault = mm.fault(&space, START, Access::Read);
+        let Err(Stop::Need(Need::Read(mut reads))) = fault else { panic!("{fault:?}") };
+        let read = mm.files().next_read(&mut reads).expect("memory").expect("a page");
+        mm.destroy(space);
+        mm.files().read_done(read, Ok(()));
+        while let Some(read) = mm.files().next_read(&mut reads).expect("memory") {
+            mm.files().read_done(read, Ok(()));
+        }
+        assert_eq!(used(), 0, "no space has them");
+    });
 }

@@ -219,3 +219,23 @@ fn a9_reserved_folios_stay_in_memory_and_whole() {
         mm.paging().swap_off(swap).expect("no slot is in use");
     });
 }
+
+/// A surplus leaves with the last promise that needs it, before a call asks for the numbers.
+#[test]
+fn a9_a_surplus_is_free_memory_again_when_its_promises_end() {
+    with::<X86_64>(Config::x86_64(), 9, |scene| {
+        let (mm, file) = (scene.mm, scene.files[0]);
+        mm.files().resize_pool(scene.order, 1).expect("it is there");
+        mm.files().set_surplus_most(scene.order, 3).expect("it is there");
+        // The file's record of promises needs a frame.
+        mm.files().promise(file, scene.file_pages(3..4)).expect("one is free");
+        let (free, each) = (mm.allocator().free_frames(), scene.order.pages());
+        mm.files().promise(file, scene.file_pages(0..3)).expect("it may grow");
+        assert_eq!(mm.allocator().free_frames(), free - 3 * each);
+        mm.files().renounce(file, scene.file_pages(0..2)).expect("it is open");
+        assert_eq!(mm.allocator().free_frames(), free - each);
+        mm.files().renounce(file, scene.file_pages(3..4)).expect("it is open");
+        assert_eq!(mm.allocator().free_frames(), free, "one is promised, and one is the size");
+        assert_eq!((scene.counts().size, scene.counts().surplus), (1, 0));
+    });
+}

@@ -414,9 +414,18 @@ fn a9_d8_a_marker_for_more_than_a_folio_is_divided_at_folios() {
                 leaves
             };
             assert_eq!(leaves(), [(Order::new(18), count)]);
+            let spares = |take: bool| {
+                let change = mm.base().change(&space);
+                while let Some(run) = take.then(|| change.writer().unstock()).flatten() {
+                    mm.base().free(run);
+                }
+                change.writer().spares()
+            };
+            assert_eq!(spares(true), 0);
             let page = start.add(5 << 9).add(17);
             mm.fault(&space, page, Access::Read).expect("a folio is free");
             assert_eq!(leaves(), [(scene.order, 1 << 9); 512]);
+            assert_eq!(spares(false), 0, "a fault adds no area, and takes no frame for one");
             let told = mm.fault(&space, page, Access::Write).err();
             assert!(matches!(told, Some(Stop::Need(Need::Watcher(_)))), "{told:?}");
             check::system(mm, &[&space]).expect("every claim holds");
@@ -455,6 +464,39 @@ fn a9_d8_an_answer_beside_one_under_way_is_busy() {
                 Block { words: Some([0; 16]), mapped: true, shielded: false };
         }
         life.compare();
+        life.end();
+    });
+}
+
+/// The area of a folio changes while a watcher writes the folio's content: the folio goes back,
+/// with its promise if it had one, and the answer begins anew.
+#[test]
+fn a9_d8_an_answer_that_a_change_overtakes_gives_its_folio_and_promise_back() {
+    with::<X86_64>(Config::x86_64(), 9, |scene| {
+        let mut life = Life::new(scene, WatchFor::MISSING | WatchFor::WRITE);
+        let file = scene.files[1];
+        scene.mm.files().promise(file, scene.file_pages(2..3)).expect("there are enough");
+        for (block, promised) in [(BLOCKS + 2, 1), (BLOCKS + 3, 0)] {
+            let (span, mut times) = (scene.block(block), 0);
+            let within = &mut |_: PageSpan, run: &FrameRun| {
+                times += 1;
+                for prot in [Prot::READ, Prot::RW].into_iter().filter(|_| times == 1) {
+                    scene.mm.protect(&life.space, span, prot).expect("no folio is cut");
+                }
+                let words = scene.machine.ram().words(run);
+                words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                true
+            };
+            let before = scene.counts();
+            assert_eq!(before.promised, promised);
+            let done =
+                scene.mm.files().answer(&life.space, span, &mut Answer::Copy(within), Shield::Off);
+            assert_eq!((done.pages, done.end, times), (span.count(), Ok(()), 2));
+            assert_eq!((scene.counts().promised, scene.counts().free), (0, before.free - 1));
+            life.blocks[block as usize] =
+                Block { words: Some([0; 16]), mapped: true, shielded: false };
+            life.compare();
+        }
         life.end();
     });
 }

@@ -114,12 +114,68 @@ fn e3_pages_beyond_the_programs_half_are_refused() {
             let nothing =
                 if bad.is_empty() { Ok(Populated::default()) } else { Err(Error::Invalid.into()) };
             assert_eq!(mm.populate(&space, bad), nothing);
+            let spaces = mm.spaces();
+            assert_eq!(spaces.guard(&space, bad), refused);
+            assert_eq!(spaces.unguard(&space, bad), refused);
+            assert_eq!(spaces.free_lazily(&space, bad), refused);
+            assert_eq!(spaces.track(&space, bad), refused);
+            assert_eq!(spaces.seal(&space, bad), refused);
+            #[cfg(feature = "swap")]
+            {
+                let out = mm.paging().page_out(&space, bad, crate::Scope::Own, &[&space][..]);
+                assert_eq!(out.map(drop), refused);
+            }
+            #[cfg(feature = "reclaim")]
+            {
+                let (reclaim, all) = (mm.reclaim(), [&space]);
+                assert_eq!(reclaim.drop_zeroes(&space, bad).map(drop), refused);
+                assert_eq!(reclaim.collapse(&space, bad, Order::new(4)).map(drop), refused);
+                let done = reclaim.collapse_file(&space, bad, &all[..]).map(drop);
+                assert_eq!(done, refused.map_err(Stop::from));
+            }
             let request = Request::anon(bad.count()).at(At::Fixed(bad.start));
             assert_eq!(mm.map(&space, &request), Err(Error::Invalid));
         }
         let far = end.add(5);
         assert_eq!(mm.fault(&space, far, Access::Read), Err(Error::NoArea(far).into()));
         mm.destroy(space);
+    });
+}
+
+/// Each flush that the hardware gets is counted, and each invalidation: there is one CPU.
+#[test]
+fn i6_flushes_are_counted_as_the_hardware_gets_them() {
+    with(|machine, mm, space| {
+        let cpu = machine.cpu(0);
+        let agree = |after: &str| {
+            let (got, counted) = (machine.counts(), mm.totals());
+            let all = got.invalidations + got.full_flushes;
+            assert_eq!(counted.event(Event::Flush), got.flushes, "after {after}");
+            assert_eq!(counted.event(Event::Invalidations), all, "after {after}");
+            got.flushes
+        };
+        mm.map(&space, &Request::anon(64).at(At::Fixed(START))).expect("there is room");
+        space.enter(cpu.number());
+        cpu.switch(space.root(), space.asid());
+        mm.populate(&space, span(0, 64)).expect("there is memory");
+        for page in 0..64 {
+            cpu.write(START.add(page).addr(X86_64::PAGE_SHIFT), page).expect("it is there");
+        }
+        let mut before = agree("stores");
+        let mut grows = |after: &str| {
+            let now = agree(after);
+            assert!(now > before, "after {after}");
+            before = now;
+        };
+        mm.protect(&space, span(0, 8), Prot::READ).expect("no leaf is split");
+        grows("a loss of rights");
+        mm.discard(&space, span(8, 9)).expect("no leaf is split");
+        grows("a discard");
+        mm.unmap(&space, span(20, 40)).expect("no leaf is split");
+        grows("the end of an area");
+        cpu.leave();
+        mm.destroy(space);
+        grows("the end of the space");
     });
 }
 

@@ -277,6 +277,30 @@ fn d8_moved_pages_are_not_protected_and_count_as_written() {
     });
 }
 
+#[cfg(feature = "watch")]
+#[test]
+fn d8_an_answer_protects_the_pages_that_it_gives_where_it_says_so() {
+    with(|scene| {
+        scene.map(false);
+        let give = |from: u64, shield| {
+            let zeroes = &mut Answer::Zeroes;
+            let done = scene.mm.files().answer(scene.space, span(from, from + 4), zeroes, shield);
+            (done.pages, done.end.err())
+        };
+        scene.watch(span(0, 8), WatchFor::MISSING);
+        assert_eq!(give(0, Shield::All), (0, Some(Error::Invalid.into())), "not for writes");
+        scene.watch(span(0, 16), WatchFor::MISSING | WatchFor::WRITE);
+        for (from, shield) in [(0, Shield::Off), (4, Shield::Present), (8, Shield::All)] {
+            assert_eq!(give(from, shield), (4, None));
+            let told = (shield != Shield::Off).then_some(WatchFor::WRITE);
+            for page in [from, from + 3] {
+                assert_eq!(scene.event(page, Access::Read), None);
+                assert_eq!(scene.event(page, Access::Write), told, "{shield:?}");
+            }
+        }
+    });
+}
+
 #[test]
 fn d8_a_move_ends_at_the_first_page_that_is_missing_or_there() {
     with(|scene| {
@@ -300,6 +324,30 @@ fn d8_a_move_ends_at_the_first_page_that_is_missing_or_there() {
         // Nothing is lost where it was, and the source is zero again.
         assert_eq!(scene.mm.spaces().resident(scene.space), 8);
         scene.mm.fault(scene.space, START.add(3), Access::Write).expect("memory");
+    });
+}
+
+#[test]
+fn d8_a_move_ends_at_a_hole_between_pages_unless_holes_may_move() {
+    with(|scene| {
+        scene.map(false);
+        scene.watch(span(32, 64), WatchFor::MISSING);
+        scene.mm.populate(scene.space, span(0, 8)).expect("memory");
+        for hole in [span(2, 3), span(4, 6)] {
+            scene.mm.discard(scene.space, hole).expect("memory");
+        }
+        let moved = |from: u64, to: u64, target: u64, holes: bool| {
+            let done =
+                scene.mm.spaces().move_pages(scene.space, span(from, to), START.add(target), holes);
+            (done.pages, done.end.err())
+        };
+        let missing = |page: u64| Some(Stop::Refuse(Error::Missing(START.add(page))));
+        assert_eq!(moved(0, 8, 32, false), (2, missing(2)), "the first hole");
+        assert_eq!(moved(3, 8, 40, false), (1, missing(4)), "the next one");
+        assert_eq!(moved(4, 8, 48, true), (4, None));
+        let is_mapped = |page: &u64| scene.event(*page, Access::Read).is_none();
+        let mapped: Vec<u64> = (32..64).filter(is_mapped).collect();
+        assert_eq!(mapped, [32, 33, 40, 50, 51]);
     });
 }
 

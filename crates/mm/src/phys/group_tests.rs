@@ -329,3 +329,50 @@ fn e7_a_group_within_a_larger_free_block_is_free() {
         }
     });
 }
+
+#[test]
+fn e7_the_groups_of_all_zones_count() {
+    let zones = [span(0, 2 * GROUP), span(2 * GROUP, 3 * GROUP)];
+    // Which zone has the larger part makes no difference.
+    for (low, high) in [(5, 3), (3, 5), (4, 4)] {
+        on(&zones, false, |phys| {
+            let mut held = Held::default();
+            while let Some(run) = phys.alloc_for(BARE, Order::ZERO, Mobility::Movable) {
+                held.0.push((run, Mobility::Movable));
+            }
+            assert_eq!((phys.groups(), phys.largest_packed()), (5, None));
+            let mut give = |start: u64, order: u32| {
+                let is_in =
+                    |run: &FrameRun| (start..start + (1 << order)).contains(&run.start().get());
+                while let Some(at) = held.0.iter().position(|(run, _)| is_in(run)) {
+                    held.give_one(phys, at as u64);
+                }
+            };
+            give(GROUP, low);
+            give(4 * GROUP, high);
+            let most = low.max(high) as u8;
+            assert_eq!(phys.largest_packed(), Some(Order::new(most)), "of {low} and {high}");
+            let blocks = |order: u32| (1 << low >> order) + (1 << high >> order);
+            for order in [0, 2, 3] {
+                assert!(phys.has_blocks(Order::new(order), blocks(order.into())));
+                assert!(!phys.has_blocks(Order::new(order), blocks(order.into()) + 1));
+            }
+            let mut seen = BTreeSet::new();
+            assert_eq!(phys.search(false, &mut |group| seen.insert(group).then_some(1)), 5);
+            assert_eq!(seen.len(), 5, "of each zone");
+            // Low memory is scarce: a folio that moves goes to the highest zone that has room.
+            let fitting = Order::new(low.min(high) as u8);
+            let packed = phys.alloc_packed(fitting).expect("both zones have room");
+            assert!(packed.start().get() >= 2 * GROUP, "{:?}", packed.start());
+            phys.give_back(packed);
+            let largest = phys.alloc_packed(Order::new(most)).expect("one zone has room");
+            phys.give_back(largest);
+            assert_eq!(
+                phys.alloc_packed(Order::new(most + 1)).map(|run| phys.give_back(run)),
+                None
+            );
+            phys.check().expect("every claim holds");
+            held.give_all(phys);
+        });
+    }
+}

@@ -97,6 +97,28 @@ fn e1_every_order_is_taken_aligned_and_merges_back() {
 }
 
 #[test]
+fn e1_a_shelf_has_128_frames_but_at_least_16_blocks() {
+    let limits: Vec<usize> = (0..=CACHED_ORDER_MAX.index()).map(cpu_cache::limit).collect();
+    assert_eq!(limits, [128, 64, 32, 16, 16]);
+    assert_eq!(limits[0], cpu_cache::CAPACITY);
+}
+
+#[test]
+fn e1_neighbours_of_the_largest_order_stay_two_blocks() {
+    on_frames(2 * ORDER_MAX.pages(), |phys| {
+        assert_eq!(phys.free_by_order(), whole(ORDER_MAX.index()).map(|count| 2 * count));
+        let both = [(); 2].map(|()| phys.alloc(CPU, ORDER_MAX).expect("there are two"));
+        assert_eq!(phys.free_frames(), 0);
+        for run in both {
+            phys.free(CPU, run);
+            totals(phys);
+        }
+        phys.drain();
+        assert_eq!(phys.free_by_order(), whole(ORDER_MAX.index()).map(|count| 2 * count));
+    });
+}
+
+#[test]
 fn e1_free_of_any_subrange_merges_back() {
     on_frames(1024, |phys| {
         for cut in [1, 3, 17, 255, 256, 511, 700, 1023] {

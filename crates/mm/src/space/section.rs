@@ -328,7 +328,6 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// Ends the change, whose gather is flushed; returns a spare frame and the number of split
     /// leaves. The next change may begin when this value is dropped.
     pub fn end(&mut self) -> Ended {
-        self.writer.release();
         debug_assert!(self.gather.is_empty(), "the gather is flushed before the end");
         Ended { table: self.table.take(), splits: self.splits }
     }

@@ -485,6 +485,7 @@ mod plain {
 mod raced {
     use super::*;
     use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
 
     /// A reader beside a writer that empties one of two leaves, so that a leaf and the root fall
     /// free, and gives both away; their next owner overwrites them. The reader sees whole states.
@@ -511,6 +512,35 @@ mod raced {
                 (0..2).for_each(|at| ram.hw.word(run.start(), at).store(1, Ordering::Relaxed));
             }
             reading.join().expect("the reader saw a mixture");
+        });
+    }
+
+    /// A reader that has seen a hold and then its end sees all that was done in between; so does
+    /// the next writer.
+    #[test]
+    fn e3_loom_the_end_of_a_hold_shows_what_was_done_under_it() {
+        loom::model(|| {
+            let done = AtomicU64::new(0);
+            let shared = Arc::new((AreaTree::<3>::new(), Ram::new(4, 13), done));
+            let act = |(tree, ram, done): &(AreaTree<3>, Ram, AtomicU64)| {
+                let writer = tree.writer(&ram.hw, ram.meta());
+                writer.hold(span(0, 10));
+                done.store(done.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                writer.release();
+            };
+            let other = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || act(&shared))
+            };
+            let (tree, _, done) = &*shared;
+            let was_held = tree.is_held(span(4, 5));
+            if was_held && !tree.is_held(span(4, 5)) {
+                assert_eq!(done.load(Ordering::Relaxed), 1);
+            }
+            act(&shared);
+            assert!(done.load(Ordering::Relaxed) > 0);
+            other.join().expect("no thread panics");
+            assert_eq!(done.load(Ordering::Relaxed), 2);
         });
     }
 

@@ -43,6 +43,22 @@ fn with_device(slots: u64, test: impl FnOnce(&Slots<'_, '_>)) {
     machine.verdict().expect("no rule is broken");
 }
 
+#[test]
+fn d2_a_device_is_not_in_use_before_it_is_opened() {
+    for mut swap in [Swap::new(), Swap::default()] {
+        for _ in 0..2 {
+            assert_eq!((swap.file(), swap.slots(), swap.used()), (None, 0, 0));
+            assert_eq!(swap.admits(), Admits::Nothing);
+            assert!(swap.lanes.iter().flatten().all(|lane| lane.current().is_none()));
+            // Its memory may be that of one that was in use.
+            swap.open(FileId(3), 9, Admits::All);
+            swap.lanes.iter().flatten().for_each(|lane| lane.set(Some(2)));
+            assert_eq!((swap.file(), swap.slots()), (Some(FileId(3)), 9));
+            swap.reset();
+        }
+    }
+}
+
 /// The audit, where the runs `held` are those of folios in memory.
 fn audit(device: &Slots<'_, '_>, held: &BTreeMap<u64, Order>) -> Result<(), (u64, SlotFault)> {
     held.iter().for_each(|(slot, order)| device.tally_cached(FilePages::block(*slot, *order)));

@@ -8,7 +8,7 @@ use quire_hw::{Memory, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::word::word;
+use super::word::{WATCHED, is_cow, is_foreign, shielded, word};
 use super::{Divided, Division, Gather, Locked, Sight, Tables, Target, What};
 use crate::folio::{Folio, FolioFlags, Folios, Home};
 use crate::phys::{CpuCache, Phys, Slot, Zone};
@@ -132,4 +132,18 @@ fn d6_parts_of_a_folio_know_where_they_are_how_old_they_are_and_what_was_said_ab
             assert_eq!(u64::from(folios.counts(part).mapped), part.order.pages());
         }
     });
+}
+
+#[test]
+fn i17_a_protected_leaf_keeps_all_rights_but_that_to_write_and_is_not_dirty() {
+    let every = [Prot::RW, Prot::READ, Prot::RW | Prot::EXEC, Prot::READ | Prot::EXEC];
+    for prot in every {
+        for noted in [Attrs::empty(), Attrs::YOUNG, Attrs::DIRTY, Attrs::YOUNG | Attrs::DIRTY] {
+            let shielded = shielded(Attrs::user(prot) | noted);
+            assert_eq!(shielded.prot() | Prot::WRITE, prot | Prot::WRITE, "{prot:?}");
+            assert!(!shielded.intersects(Attrs::WRITE | Attrs::DIRTY), "{prot:?}");
+            assert_eq!(shielded & Attrs::YOUNG, noted & Attrs::YOUNG);
+            assert!(shielded.contains(WATCHED) && !is_foreign(shielded) && !is_cow(shielded));
+        }
+    }
 }

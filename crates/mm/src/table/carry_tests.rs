@@ -30,6 +30,8 @@ enum Content {
     Foreign(u64),
     /// Markers.
     Marks { count: u64, ascending: bool },
+    /// A block of markers by one entry.
+    MarkedBlock,
 }
 
 fn contents() -> impl Strategy<Value = Vec<(u64, Content)>> {
@@ -46,6 +48,7 @@ fn contents() -> impl Strategy<Value = Vec<(u64, Content)>> {
         1 => (1u64..40, any::<bool>()).prop_map(|(count, ascending)| {
             Content::Marks { count, ascending }
         }),
+        1 => Just(Content::MarkedBlock),
     ];
     let gap = prop_oneof![3 => Just(0u64), 1 => 1u64..70];
     prop::collection::vec((gap, one), 1..60)
@@ -112,6 +115,11 @@ impl<'a, 'r, A: Arch> Bench<'a, 'r, A> {
                 self.supplied(|spare| self.tables.mark(&mut span, &mut marks, spare));
                 page.add(count)
             }
+            Content::MarkedBlock => {
+                let count = A::block_order().pages();
+                let start = page.align_up(count).expect("far from the end");
+                self.put(start, Content::Marks { count, ascending: true })
+            }
         }
     }
 
@@ -144,12 +152,14 @@ impl<'a, 'r, A: Arch> Bench<'a, 'r, A> {
 
     fn shown(&self, span: PageSpan) -> BTreeMap<u64, Shown> {
         let mut shown = BTreeMap::new();
-        self.tables.tell(span, |pages, _, what| {
+        self.tables.tell(span, |pages, level, what| {
             for ahead in 0..pages.count() {
                 let one = match what {
                     What::Leaf { frame, attrs, .. } => Shown::Leaf(frame.add(ahead), attrs),
                     What::Marker(marks) => {
-                        Shown::Marker(marks.first + if marks.ascending { ahead } else { 0 })
+                        // The pages of a block ascend from the payload that its entry has.
+                        let ascends = marks.ascending || !level.is_last();
+                        Shown::Marker(marks.first + if ascends { ahead } else { 0 })
                     }
                     _ => continue,
                 };
@@ -313,9 +323,11 @@ fn e3_a_table_moves_whole_without_another_table() {
 /// A block by one entry moves by this many entries to a place of this alignment.
 fn block_moves<A: Arch>(config: fn() -> Config) {
     let order = A::block_order();
-    for align in [Order::ZERO, Order::new(order.get() - 1), order, Order::new(order.get() + 1)] {
+    let aligns = [Order::ZERO, Order::new(order.get() - 1), order, Order::new(order.get() + 1)];
+    let contents = [Content::Block { cow: false }, Content::MarkedBlock];
+    for (align, content) in aligns.into_iter().flat_map(|to| contents.map(|one| (to, one))) {
         with_bench::<A>(config(), |bench| {
-            bench.put(Vpn::new(order.pages()), Content::Block { cow: false });
+            bench.put(Vpn::new(order.pages()), content);
             let from = PageSpan::block(Vpn::new(order.pages()), order);
             let to = Vpn::new(8 * order.pages() + align.pages());
             bench.shift(from, to);
@@ -324,7 +336,7 @@ fn block_moves<A: Arch>(config: fn() -> Config) {
                 entries += pages.count() >> A::order(level).get();
             });
             let expected = if align < order { order.pages() } else { 1 };
-            assert_eq!(entries, expected, "{} to {align:?}", A::NAME);
+            assert_eq!(entries, expected, "{}: {content:?} to {align:?}", A::NAME);
         });
     }
 }

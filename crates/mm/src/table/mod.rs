@@ -72,6 +72,8 @@ mod write;
 
 #[cfg(all(test, not(loom)))]
 mod carry_tests;
+#[cfg(all(test, not(loom)))]
+mod reads_tests;
 #[cfg(all(test, loom))]
 pub(crate) mod board;
 #[cfg(all(test, loom))]

@@ -390,3 +390,11 @@ fn i15_the_size_does_not_depend_on_the_number_of_tags() {
     let last = asids.enter(&tags[65_535], CpuId::new(0));
     assert_eq!((last.asid, last.must_flush, asids.rollovers()), (Asid(1), true, 1));
 }
+
+#[test]
+fn i15_there_are_no_tags_before_the_start_and_after_one_with_too_few() {
+    let asids = Asids::<2>::new();
+    assert!(!asids.are_used());
+    assert!(asids.start(8, 2) && asids.are_used());
+    assert!(!asids.start(3, 2) && !asids.are_used());
+}

@@ -312,6 +312,62 @@ fn i5_a_store_to_a_block_that_is_being_moved_is_noted_where_it_goes() {
     tell::<Sv39>(apart(Config::riscv64_sv39()), is_told_where_it_goes);
 }
 
+/// A block changes its form or its rights, and CPU 1 stores to two of its pages just before two
+/// stores of that change, one after the other. The second store may go by a translation of the
+/// whole block that the first has made dirty: the CPU sets no bit for it then.
+fn is_told_while_it_changes<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+    let (machine, last) = (mm.hardware(), block::<A>() - 1);
+    let page = |at: u64| place::<A>().add(at);
+    let mut stored = 0;
+    for (first, second) in [(last, 1), (1, last), (last / 2, 0)] {
+        for (at, change) in
+            (0..3 * block::<A>() as u32).flat_map(|at| (0..3).map(move |to| (at, to)))
+        {
+            let space = clean(mm);
+            Program::on(&machine.cpu(1), mm, &space);
+            Program::on(cpu, mm, &space);
+            let race = |at, to: u64| {
+                let addr = page(to).addr(A::PAGE_SHIFT);
+                Race { at, cpu: 1, place: (0, to as u32), addr, store: Some(7) }
+            };
+            machine.races().arm(vec![race(at, first), race(at + 1, second)]);
+            let op = cpu.operation("change");
+            match change {
+                0 => mm.protect(&space, span::<A>(9, 1), Prot::READ).unwrap(),
+                1 => mm.protect(&space, blocks::<A>(0, 1), Prot::READ).unwrap(),
+                _ => drop(mm.discard(&space, span::<A>(9, 1)).unwrap()),
+            }
+            drop(op);
+            for (race, word) in machine.races().done() {
+                let to = u64::from(race.place.1);
+                // A bit in any word of a folded block is one of all its pages.
+                let is_noted = leaves(mm, &space).into_iter().any(|leaf| {
+                    let is_its = leaf.pages.start == page(to);
+                    let is_beside = leaf.folded && blocks::<A>(0, 1).contains(leaf.pages.start);
+                    (is_its || is_beside) && leaf.attrs.contains(Attrs::DIRTY)
+                });
+                let place = format!("{}: change {change}, moment {at}, page {to}", A::NAME);
+                assert!(is_noted || word.is_none(), "{place}");
+                stored += u32::from(word.is_some());
+            }
+            machine.races().arm(Vec::new());
+            cpu.leave();
+            machine.cpu(1).leave();
+            mm.destroy(space);
+        }
+    }
+    assert!(stored > 100, "{}: {stored}", A::NAME);
+}
+
+#[test]
+fn i5_a_store_beside_a_change_of_its_block_is_noted_for_its_page() {
+    let two = |config| Config { cpus: 2, ..config };
+    let relaxed = |config| Config { transitions: Transitions::BbmLevel2, ..two(config) };
+    tell::<Arm4k>(two(Config::arm64_4k()), is_told_while_it_changes);
+    tell::<Arm4k>(relaxed(Config::arm64_4k()), is_told_while_it_changes);
+    tell::<Sv39>(two(Config::riscv64_sv39()), is_told_while_it_changes);
+}
+
 fn ends<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let space = clean(mm);
     let program = Program::on(cpu, mm, &space);

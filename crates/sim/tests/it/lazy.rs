@@ -82,6 +82,21 @@ fn d4_guards_are_one_entry_for_a_block_where_there_is_no_table() {
     });
 }
 
+#[test]
+fn d4_guards_of_several_calls_are_one_run() {
+    stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, _| {
+        let space = space_of(mm, PAGES, NONE);
+        for part in [span::<X86_64>(20, 5), span::<X86_64>(10, 10), span::<X86_64>(25, 1)] {
+            mm.spaces().guard(&space, part).unwrap();
+        }
+        let mut runs = Vec::new();
+        mm.spaces().runs(&space, span::<X86_64>(0, PAGES), &mut |seen| runs.push(seen.pages));
+        assert_eq!(runs, [span::<X86_64>(10, 16)]);
+        verify(mm, &[&space]);
+        mm.destroy(space);
+    });
+}
+
 fn guards_stay<A: Arch>(config: Config) {
     with::<A>(config, &[4, 9], |mm, cpu, space| {
         mm.spaces().guard(space, span::<A>(20, 600)).unwrap();
@@ -246,6 +261,34 @@ fn d4_tracked_writes_are_told_page_by_page_and_cost_no_fault() {
         assert_eq!(written(mm, space), [0; 0]);
         cpu.switch(space.root(), space.asid());
     });
+}
+
+#[test]
+fn d4_a_pin_to_read_is_no_write() {
+    with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
+        track(mm, cpu, space);
+        mm.unpin(mm.pin(space, page::<X86_64>(3), Access::Read).unwrap());
+        mm.unpin(mm.pin_read(space, page::<X86_64>(5)).unwrap());
+        assert_eq!(written(mm, space), [0; 0]);
+        mm.unpin(mm.pin(space, page::<X86_64>(7), Access::Write).unwrap());
+        assert_eq!(written(mm, space), [7]);
+    });
+}
+
+/// Tracking clears the dirty bits, which alone say that freed memory is in use again.
+#[test]
+fn i14_memory_that_is_written_after_it_was_freed_outlives_tracking() {
+    for pages in [1, 16] {
+        with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
+            free(mm, cpu, space, span::<X86_64>(0, pages));
+            let program = Program::on(cpu, mm, space);
+            program.write(page::<X86_64>(0), 77).unwrap();
+            track(mm, cpu, space);
+            assert_eq!(out(mm, space), 0, "there is no swap device");
+            assert_eq!(program.read(page::<X86_64>(0)), Ok(77));
+            assert_eq!(written(mm, space), [0; 0], "and no write since");
+        });
+    }
 }
 
 #[test]

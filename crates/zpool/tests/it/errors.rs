@@ -132,6 +132,17 @@ fn d5_with_the_pages_that_were_promised_a_store_succeeds() {
 }
 
 #[test]
+fn d5_the_promise_for_a_run_is_no_larger_than_its_pages_and_their_entries_demand() {
+    let slots = 32;
+    let pool = pool(Config::new(12, 1 << 16, 0, slots).unwrap(), 0);
+    let promised = [0, 4, 5, 6, 9].map(|order| pool.store_pages_max(Order::new(order)));
+    assert!(promised[0] < promised[1] && promised[1] < promised[2], "{promised:?}");
+    assert_eq!(promised[2..], [promised[2]; 3], "no run is larger than the pool");
+    // A page for each slot, one more that the last object may begin in, and a path of the tree.
+    assert!(promised[2] <= slots + 1 + 8, "{promised:?}");
+}
+
+#[test]
 fn d5_same_filled_units_take_entries_only() {
     let mut pool = pool(config(), 1);
     for (kind, seed) in [(Kind::Zero, 0), (Kind::Same, 5)] {
