@@ -358,8 +358,11 @@ fn e7_the_groups_of_all_zones_count() {
                 assert!(!phys.has_blocks(Order::new(order), blocks(order.into()) + 1));
             }
             let mut seen = BTreeSet::new();
-            assert_eq!(phys.search(false, &mut |group| seen.insert(group).then_some(1)), 5);
+            assert_eq!(phys.search(false, &mut |group| seen.insert(group).then_some(GROUP)), 5);
             assert_eq!(seen.len(), 5, "of each zone");
+            // The first costs no more than a look: none is looked for that is cheaper.
+            phys.search(false, &mut |group| seen.remove(&group).then_some(1));
+            assert_eq!(seen.len(), 3, "one look in each zone");
             // Low memory is scarce: a folio that moves goes to the highest zone that has room.
             let fitting = Order::new(low.min(high) as u8);
             let packed = phys.alloc_packed(fitting).expect("both zones have room");
