@@ -86,6 +86,27 @@ fn d6_a_group_is_relieved_as_soon_as_it_is_in_its_margin_or_at_its_limit() {
 }
 
 #[test]
+fn d6_a_fault_on_a_page_that_is_there_needs_no_room_in_a_group_at_its_limit() {
+    // A CPU may fault once more on a page that was just mapped. If a count of the group came first,
+    // it could take that page away again, and the access would never end.
+    with(|mm, _, group| {
+        let space = space(mm, 1, 16, 2);
+        mm.groups().join(&space, Some(group)).expect("it is a group");
+        mm.groups().set_limit(group, 2).expect("it is a group");
+        let over = Some(Stop::Refuse(Error::OverLimit(group)));
+        for access in [Access::Read, Access::Write] {
+            assert_eq!(mm.fault(&space, START, access).ok(), Some(Resolved::Noted));
+            assert_eq!(mm.fault(&space, START.add(2), access).err(), over);
+        }
+        let child = mm.fork(&space, Asid(2)).expect("memory");
+        assert_eq!(mm.fault(&space, START, Access::Read).ok(), Some(Resolved::Noted));
+        assert_eq!(mm.fault(&space, START, Access::Write).err(), over, "a copy needs a frame");
+        mm.destroy(child);
+        mm.destroy(space);
+    });
+}
+
+#[test]
 fn d2_a_file_that_is_no_swap_device_is_not_switched_off() {
     with(|mm, swap, _| {
         let file = mm.files().open(Store::ReadWrite, 4, Order::ZERO).expect("a free file");

@@ -105,10 +105,12 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         self.restore(space, span, device, slots);
     }
 
-    /// Whether a space may map a folio: where its home says, or anywhere if pages were moved.
+    /// Whether a space may map a folio: where its home says, or anywhere if that is not known or
+    /// pages were moved.
     pub(super) fn may_map(&self, space: &Space<A>, folio: Folio) -> bool {
-        let tables = self.base().view(space).tables();
-        space.has(Ever::Moved)
-            || tables.first_folio(place(self.base(), folio), |there| there == folio).is_some()
+        let (tables, here) = (self.base().view(space).tables(), place(self.base(), folio));
+        here.is_empty()
+            || space.has(Ever::Moved)
+            || tables.first_folio(here, |there| there == folio).is_some()
     }
 }

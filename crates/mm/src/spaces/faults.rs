@@ -79,12 +79,26 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         fault: &mut Fault<'_>,
         serve: &Serve<'_, A, H>,
     ) -> Result<Resolved, Stop> {
-        self.base.groups.charge(space, 1)?;
+        if let Err(over) = self.base.groups.charge(space, 1) {
+            return self.resolve_there(space, page, fault).ok_or(over.into());
+        }
         let mut first = self.near(space, page, fault);
         if let Some(Attempt::Made(Ok(Some(done)))) = first {
             return Ok(done);
         }
         self.resolve_from(space, page, fault, serve, &mut first)
+    }
+
+    /// Resolves a fault on a page that is mapped, for which a group needs no room: a CPU may not
+    /// know the leaf yet, and if room were made for it, that could take the page away again.
+    #[cold]
+    #[inline(never)]
+    fn resolve_there(&self, space: &Space<A>, page: Vpn, fault: &Fault<'_>) -> Option<Resolved> {
+        let view = &self.base.view(space);
+        match decide(view, &self.base.policy, page, fault.access, fault.reach) {
+            Decision::Touch(prot, seq) => self.touch(view, page, fault.access, prot, seq),
+            _ => None,
+        }
     }
 
     /// Resolves a fault of which `next` is left, or which must be decided. The attempts stay in
