@@ -335,7 +335,7 @@ fn is_told_while_it_changes<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>
             match change {
                 0 => mm.protect(&space, span::<A>(9, 1), Prot::READ).unwrap(),
                 1 => mm.protect(&space, blocks::<A>(0, 1), Prot::READ).unwrap(),
-                _ => drop(mm.discard(&space, span::<A>(9, 1)).unwrap()),
+                _ => mm.discard(&space, span::<A>(9, 1)).unwrap(),
             }
             drop(op);
             for (race, word) in machine.races().done() {
