@@ -12,7 +12,7 @@ use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use crate::stats::{Counters, Event};
 use crate::swap::Swap;
-use crate::{Error, Group, Mm, Need, Parts, Resolved, Scope, Stop};
+use crate::{AllSpaces, Error, Group, Mm, Need, Parts, Resolved, Scope, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -103,6 +103,30 @@ fn d6_a_fault_on_a_page_that_is_there_needs_no_room_in_a_group_at_its_limit() {
         assert_eq!(mm.fault(&space, START, Access::Write).err(), over, "a copy needs a frame");
         mm.destroy(child);
         mm.destroy(space);
+    });
+}
+
+/// Spaces that an embedder cannot find by their numbers.
+struct Numberless<'a>([&'a Space<X86_64>; 2]);
+
+impl AllSpaces<X86_64> for Numberless<'_> {
+    fn visit(&self, see: &mut dyn FnMut(&Space<X86_64>)) {
+        self.0.iter().for_each(|space| see(space));
+    }
+
+    fn visit_some(&self, _: &[u32], _: &mut dyn FnMut(&Space<X86_64>)) {}
+}
+
+#[test]
+fn d2_a_shared_folio_leaves_if_the_space_of_its_home_is_not_found_by_number() {
+    with(|mm, _, _| {
+        let parent = space(mm, 1, 16, 16);
+        let child = mm.fork(&parent, Asid(2)).expect("memory");
+        let (span, all) = (PageSpan::new(START, START.add(16)), Numberless([&parent, &child]));
+        let out = mm.paging().page_out(&child, span, Scope::All, &all).expect("valid");
+        assert_eq!((out.folios, out.stay), (16, 0));
+        mm.destroy(child);
+        mm.destroy(parent);
     });
 }
 

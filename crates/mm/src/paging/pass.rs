@@ -10,15 +10,14 @@ use crate::space::Space;
 /// How many spaces [`Known`] has.
 const KNOWN: usize = 8;
 
-/// One of the searches. A folio is looked for in its home by the first, and elsewhere by the
-/// others.
+/// One of the searches. Each looks for what those before it did not find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pass {
     /// In the spaces of the folios' homes: most are mapped there alone.
     Home,
     /// In the spaces where other folios were that had left their homes.
     Known,
-    /// In all spaces.
+    /// In all spaces, those of the homes as well: an embedder may not have found them by number.
     All,
 }
 
@@ -58,7 +57,7 @@ impl Pass {
 
     /// Whether this pass looks for a folio with `home` in the space `own`.
     pub(super) fn looks(self, home: u32, own: u32) -> bool {
-        (home == own) == (self == Pass::Home)
+        self != Pass::Home || home == own
     }
 }
 
