@@ -7,7 +7,7 @@ use quire_hw::Hardware;
 use super::Paging;
 use super::evict::{Evictor, Leaving};
 use super::leave::{PagedOut, Purpose};
-use super::pass::{Known, Pass, Sought};
+use super::pass::{Homes, Known, Pass};
 use crate::base::{AllSpaces, Keep};
 use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST};
 use crate::space::Space;
@@ -75,6 +75,7 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
     }
 
     /// Writes the folios.
+    #[inline(never)]
     fn end_out(&mut self) {
         // One by one, and in place: a batch is a large part of the stack.
         while let Some(leaving) = self.folios.pop() {
@@ -85,6 +86,7 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
     }
 
     /// Gives the folios other frames, and maps them again where they were mapped.
+    #[inline(never)]
     fn end_moves(&mut self) {
         let (paging, base) = (self.paging, self.paging.base());
         for leaving in &mut self.folios {
@@ -103,27 +105,31 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
     }
 
     /// Takes the folios that are still mapped out of the spaces of a pass.
+    #[inline(never)]
     fn take_out(&mut self, pass: Pass) {
-        let (sought, before) = (self.sought(Leaving::is_mapped), self.known.clone());
+        let before = self.known.clone();
         let Self { paging, spaces, gather, folios: batch, known, .. } = self;
-        pass.visit(*spaces, &sought, &before, &mut |space, own| {
-            let may = |at: &usize| {
-                let leaving = &batch[*at];
-                let likely = pass == Pass::Home || paging.may_map(space, leaving.folio());
-                leaving.is_mapped() && likely
+        let folios = paging.base().folios();
+        let home = |leaving: &Leaving| folios.home(leaving.folio()).space;
+        let sought: Homes = batch.iter().filter(|it| it.is_mapped()).map(home).collect();
+        pass.visit(*spaces, sought, &before, &mut |space, own| {
+            let is_sought = |leaving: &Leaving| {
+                leaving.is_mapped()
+                    && pass.looks(home(leaving), own)
+                    && (pass == Pass::Home || paging.may_map(space, leaving.folio()))
             };
-            let here = sought.iter().filter(|sought| pass.looks(sought.1, own));
-            let here: ArrayVec<usize, LEAVE_MOST> =
-                here.map(|sought| sought.0).filter(may).collect();
+            let here: ArrayVec<u8, LEAVE_MOST> =
+                (0..).zip(&*batch).filter(|it| is_sought(it.1)).map(|it| it.0).collect();
             if here.is_empty() {
                 return;
             }
             let _taking = space.taking();
             let mut evictor = Evictor::new(paging.base(), space, gather);
             let (mut found, mut shared) = (false, false);
-            for at in here {
-                found |= evictor.evict_at_home(&mut batch[at]);
-                shared |= batch[at].is_mapped();
+            for &at in &here {
+                let leaving = &mut batch[usize::from(at)];
+                found |= evictor.evict_at_home(leaving);
+                shared |= leaving.is_mapped();
             }
             evictor.settle();
             if pass == Pass::Home && shared {
@@ -136,30 +142,24 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
     }
 
     /// Maps the pages again whose entries name the folios.
+    #[inline(never)]
     fn restore(&self) {
         let (paging, base) = (self.paging, self.paging.base());
-        let device_of = |at: usize| base.device(self.folios[at].device);
-        let has_entries = |at: usize| {
-            device_of(at).is_some_and(|device| paging.has_entries(&self.folios[at], &device))
-        };
-        let mut sought = self.sought(|_| true);
+        let home = |leaving: &Leaving| base.folios().home(leaving.folio()).space;
         for pass in Pass::EACH {
-            pass.visit(self.spaces, &sought, &self.known, &mut |space, own| {
-                for &(at, _) in sought.iter().filter(|sought| pass.looks(sought.1, own)) {
-                    let may = pass == Pass::Home || has_entries(at);
-                    if let Some(device) = device_of(at).filter(|_| may) {
-                        paging.restore_in(space, &self.folios[at], &device);
+            let is_sought = |leaving: &&Leaving| {
+                let device = base.device(leaving.device);
+                device.is_some_and(|it| pass == Pass::Home || paging.has_entries(leaving, &it))
+            };
+            let sought = self.folios.iter().filter(is_sought).map(home).collect();
+            pass.visit(self.spaces, sought, &self.known, &mut |space, own| {
+                let here = self.folios.iter().filter(|it| pass.looks(home(it), own));
+                for leaving in here.filter(is_sought) {
+                    if let Some(device) = base.device(leaving.device) {
+                        paging.restore_in(space, leaving, &device);
                     }
                 }
             });
-            sought.retain(|sought| has_entries(sought.0));
         }
-    }
-
-    /// The folios for which `such` holds: their places in the batch, and the spaces of their homes.
-    fn sought(&self, such: impl Fn(&Leaving) -> bool) -> Sought<usize> {
-        let folios = self.paging.base().folios();
-        let such = self.folios.iter().enumerate().filter(|(_, leaving)| such(leaving));
-        such.map(|(at, leaving)| (at, folios.home(leaving.folio()).space)).collect()
     }
 }

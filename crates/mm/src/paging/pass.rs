@@ -25,28 +25,21 @@ impl Pass {
     pub(super) const EACH: [Self; 3] = [Self::Home, Self::Known, Self::All];
 
     /// Calls `see` with each space of this pass, if anything is sought.
-    pub(super) fn visit<A: Arch, T>(
+    pub(super) fn visit<A: Arch>(
         self,
         spaces: &dyn AllSpaces<A>,
-        sought: &[(T, u32)],
+        sought: Homes,
         known: &Known,
         see: &mut dyn FnMut(&Space<A>, u32),
     ) {
-        let mut among = ArrayVec::<u32, LEAVE_MOST>::new();
-        match self {
-            _ if sought.is_empty() => {}
+        let among = match self {
+            _ if sought.0.is_empty() => return,
             Pass::All => return spaces.visit(&mut |space| see(space, space.number())),
-            Pass::Known => among.extend(known.0.iter().copied()),
-            Pass::Home => {
-                for (_, home) in sought {
-                    if !among.contains(home) {
-                        among.push(*home);
-                    }
-                }
-            }
-        }
+            Pass::Known => &known.0[..],
+            Pass::Home => &sought.0[..],
+        };
         if !among.is_empty() {
-            spaces.visit_some(&among, &mut |space| {
+            spaces.visit_some(among, &mut |space| {
                 let own = space.number();
                 if among.contains(&own) {
                     see(space, own);
@@ -61,8 +54,21 @@ impl Pass {
     }
 }
 
-/// The folios of a batch that are looked for, and the space of each one's home.
-pub(super) type Sought<T> = ArrayVec<(T, u32), LEAVE_MOST>;
+/// The spaces of the homes of the folios that are looked for, each once.
+#[derive(Default)]
+pub(super) struct Homes(ArrayVec<u32, LEAVE_MOST>);
+
+impl FromIterator<u32> for Homes {
+    fn from_iter<I: IntoIterator<Item = u32>>(homes: I) -> Self {
+        let mut all = Self::default();
+        for home in homes {
+            if !all.0.contains(&home) {
+                all.0.push(home);
+            }
+        }
+        all
+    }
+}
 
 /// The numbers of the spaces where folios were found last that had left their homes. Folios that
 /// are neighbours in memory are often those of one space.

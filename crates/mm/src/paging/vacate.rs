@@ -4,6 +4,7 @@
 //! is held where it is mapped, at its home, under the lock of the table that maps it; or it is
 //! found in the index of its file.
 
+use arrayvec::ArrayVec;
 use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, Pfn};
@@ -12,10 +13,10 @@ use super::Paging;
 use super::batch::Batch;
 use super::evict::place;
 use super::leave::{Obstacle, PagedOut, Purpose};
-use super::pass::{Known, Pass, Sought};
+use super::pass::{Homes, Known, Pass};
 use crate::base::AllSpaces;
 use crate::folio::{Folio, FolioFlags};
-use crate::limits::GROUP_ORDER;
+use crate::limits::{GROUP_ORDER, LEAVE_MOST};
 use crate::phys::{Kind, Mobility};
 use crate::stats::Event;
 use crate::table::{Divided, Division, Gather};
@@ -31,8 +32,8 @@ pub(crate) struct Vacated {
     pub(crate) stay: u64,
 }
 
-/// Folios that move together.
-type Seen = Sought<Folio>;
+/// Folios that move together, and the space of each one's home.
+type Seen = ArrayVec<(Folio, u32), LEAVE_MOST>;
 
 /// How many free parts of groups there are, by order.
 pub(crate) type Parts = [u64; GROUP_ORDER.index()];
@@ -281,9 +282,9 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             return false;
         };
         let (mut divided, here) = (false, place(base, folio));
-        let sought = [((), base.folios().home(folio).space)];
         for pass in Pass::EACH {
-            pass.visit(spaces, &sought, known, &mut |space, _| {
+            let home = Homes::from_iter([base.folios().home(folio).space]);
+            pass.visit(spaces, home, known, &mut |space, _| {
                 let tables = base.view(space).tables();
                 let is_it = |there: Folio| there == folio;
                 if !divided && let Some((page, ..)) = tables.first_folio(here, is_it) {
@@ -337,7 +338,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     ) {
         let (base, before) = (self.base(), known.clone());
         let folios = base.folios();
-        pass.visit(spaces, &seen.clone(), &before, &mut |space, own| {
+        let homes: Homes = seen.iter().map(|(_, home)| *home).collect();
+        pass.visit(spaces, homes, &before, &mut |space, own| {
             let tables = base.view(space).tables();
             seen.retain(|&mut (folio, home)| {
                 if !pass.looks(home, own) {
