@@ -2,11 +2,11 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Pfn, Prot};
+use quire_units::{Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{Entry, FilePages, Index, identity};
 use crate::fault::FilePage;
-use crate::folio::{Folio, FolioFlags, Folios};
+use crate::folio::{Folio, FolioFlags, Folios, Home};
 use crate::space::{AreaFlags, View};
 use crate::table::{Locked, MarkKind, Regrant, What, is_cow, shielded, unwritten};
 
@@ -52,7 +52,8 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
     }
     let none = PageSpan::new(fault.page, fault.page);
     let shown = Shown { pages: none, count: 0, entries: 0, hit: false, marked: None };
-    let mut work = Work { index, fault, locked, attrs: attrs(index, fault), shown };
+    let home = tables.home(Vpn::new(fault.page.get().wrapping_sub(fault.at)));
+    let mut work = Work { index, fault, home, locked, attrs: attrs(index, fault), shown };
     match leaf {
         Order::ZERO => work.map_pages(around),
         order => work.map_block(order),
@@ -100,6 +101,8 @@ pub(crate) fn leaf_order<A: Arch, H: Hardware>(
 struct Work<'w, 'a, A, H> {
     index: &'w Index<'a, A, H>,
     fault: &'w FilePage,
+    /// Where the area would map the file's first page, which may be below all pages.
+    home: Home,
     locked: Locked<'a, A, H>,
     attrs: Attrs,
     shown: Shown,
@@ -170,6 +173,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             cached.learn(known - FolioFlags::READAHEAD);
             self.shown.marked = Some(all);
         }
+        Folios::new(self.index.tree.meta).set_home(folio, self.home.ahead(all.start));
         Some(folio.head.add(pages.start - all.start))
     }
 

@@ -10,7 +10,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order};
 
-use super::{Files, OpenFile};
+use super::{Files, Mappings, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
 use crate::cache::{Entry, FileId, FilePages, identity};
 use crate::folio::{Folio, FolioFlags};
@@ -127,7 +127,9 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             return false;
         }
         let reshaping = self.reshaping();
-        let is_ours = self.seclude(at, spaces).is_ok() && self.is_in(folio, at);
+        let hidden = self.seclude(at, spaces);
+        let mapped = hidden.unwrap_or(Mappings::Anywhere);
+        let is_ours = hidden.is_ok() && self.is_in(folio, at);
         let freed = is_ours && self.part(folio, at, gone, folio.order);
         if !freed {
             self.readmit(at);
@@ -140,7 +142,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         }
         let kept = [FilePages::new(at.start, gone.start), FilePages::new(gone.end, at.end)];
         for pages in kept.into_iter().filter(|pages| !pages.is_empty()) {
-            self.show_again(pages, spaces);
+            self.show_again(pages, mapped.ahead(pages.start - at.start), spaces);
         }
         freed
     }

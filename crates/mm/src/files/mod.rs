@@ -37,7 +37,7 @@ pub(crate) use open::OpenFile;
 #[cfg(feature = "swap")]
 pub(crate) use open::usable;
 pub use read::{Held, ReadFailed};
-pub(crate) use reshape::Bound;
+pub(crate) use reshape::{Bound, Mappings};
 pub use writeback::{Write, WriteFailed};
 
 use quire_arch::Arch;

@@ -11,7 +11,7 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::Order;
 
-use super::{Files, OpenFile};
+use super::{Files, Mappings, OpenFile};
 use crate::base::{AllSpaces, folios_within};
 use crate::cache::{FilePages, file_of, identity, page_of};
 use crate::folio::copy::copy;
@@ -34,11 +34,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             base.free(to);
             return false;
         };
-        let (file, was_mapped) = (self.with(&index), base.folios().counts(folio).mapped > 0);
-        let replaced = file.replace(folio, pages, to, &spaces);
-        if was_mapped {
-            file.show_again(pages, &spaces);
-        }
+        let file = self.with(&index);
+        let (replaced, mapped) = file.replace(folio, pages, to, &spaces);
+        file.show_again(pages, mapped, &spaces);
         replaced
     }
 
@@ -53,43 +51,47 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) -> bool {
         let (base, pages) = (self.base(), FilePages::block(page_of(owner), folio.order));
         let Ok(index) = base.index(file_of(owner)) else { return false };
-        let (file, was_mapped) = (self.with(&index), base.folios().counts(folio).mapped > 0);
-        let divided = most >= file.smallest() && {
+        let (file, mut divided, mut mapped) = (self.with(&index), false, Mappings::Nowhere);
+        if most >= file.smallest() {
             let _reshaping = file.reshaping();
-            let is_ours = file.seclude(pages, &spaces).is_ok() && file.is_in(folio, pages);
-            let divided = is_ours && file.part(folio, pages, file.beyond_end(pages), most);
+            let hidden = file.seclude(pages, &spaces);
+            let is_ours = hidden.is_ok() && file.is_in(folio, pages);
+            divided = is_ours && file.part(folio, pages, file.beyond_end(pages), most);
             if !divided {
                 file.readmit(pages);
             }
-            divided
-        };
-        if was_mapped {
-            file.show_again(pages, &spaces);
+            mapped = hidden.unwrap_or(Mappings::Anywhere);
         }
+        file.show_again(pages, mapped, &spaces);
         base.count(if divided { Event::FolioSplit } else { Event::FolioSplitFailed }, 1);
         divided
     }
 }
 
 impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
-    /// Gives `pages` of the file, which are those of `old`, to `to`, a copy.
+    /// Gives `pages` of the file, which are those of `old`, to `to`, a copy; whether it could, and
+    /// where they were mapped.
     fn replace(
         &self,
         old: Folio,
         pages: FilePages,
         to: FrameRun,
         spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> bool {
+    ) -> (bool, Mappings) {
         let base = self.base();
         let _reshaping = self.reshaping();
         let is_there = || {
             let mut there = folios_within(&self.index, pages);
             there.next() == Some((old, pages))
         };
-        if !is_there() || self.seclude(pages, spaces).is_err() {
+        if !is_there() {
             base.free(to);
-            return false;
+            return (false, Mappings::Nowhere);
         }
+        let Ok(mapped) = self.seclude(pages, spaces) else {
+            base.free(to);
+            return (false, Mappings::Anywhere);
+        };
         let copied = copy(base.hw, &to, old.span(), 0, base.pace, || {});
         let to = to.dirtied();
         let joined = copied.is_ok() && self.enter_copy(old, pages.start, &to).is_some();
@@ -97,7 +99,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             self.readmit(pages);
             base.free(to);
         }
-        joined
+        (joined, mapped)
     }
 
     /// Puts `to`, a copy of `old`, which is secluded, in its place in the index, which is at

@@ -7,6 +7,9 @@
 //!                                                          shown again; faults map them anew
 //! ```
 //!
+//! Most pages are mapped at one place, which the home of their folio names: its space is visited
+//! for them. All spaces are visited for the others.
+//!
 //! A fault or reader that looks for such a page waits until the file has another folio for it, or
 //! the same again. Removals of a folio from its file wait as well: so a secluded folio stays where
 //! it is in the index. One CPU at a time does this to a file ([`File::reshaping`]).
@@ -18,7 +21,7 @@ use quire_units::{Order, PageSpan};
 use super::OpenFile;
 use crate::base::{AllSpaces, Change, Error, folios_within};
 use crate::cache::{FilePages, file_of, page_of};
-use crate::folio::{Folio, FolioFlags};
+use crate::folio::{Folio, FolioFlags, Home};
 use crate::space::{Area, AreaFlags, Space};
 use crate::table::{Gather, Taking};
 
@@ -36,9 +39,28 @@ pub(crate) enum Bound {
     Tracked,
 }
 
+/// Where pages of a file were mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mappings {
+    Nowhere,
+    /// At the home of the one folio that has all of them.
+    Home(Home),
+    Anywhere,
+}
+
+impl Mappings {
+    /// Those of the pages from the one that is `pages` further on.
+    pub(super) fn ahead(self, pages: u64) -> Self {
+        match self {
+            Mappings::Home(home) => Mappings::Home(home.ahead(pages)),
+            other => other,
+        }
+    }
+}
+
 impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
-    /// Secludes the folios that a file has in `pages`, and that lie wholly in it. The caller is
-    /// reshaping the file.
+    /// Secludes the folios that a file has in `pages`, and that lie wholly in it; returns where
+    /// they were mapped. The caller is reshaping the file.
     ///
     /// # Errors
     /// The reason. The folios have their users again, as before, but are not mapped any more.
@@ -46,25 +68,74 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         &self,
         pages: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Result<(), Bound> {
-        let folios = self.base().folios();
-        let is_mapped = |(folio, _)| folios.counts(folio).mapped > 0;
+    ) -> Result<Mappings, Bound> {
         let done = self.hide_all(pages).and_then(|()| {
-            // A fault that found a folio before it was hidden has a reference to it.
-            if folios_within(&self.index, pages).any(is_mapped) {
-                let mut tracked = false;
-                spaces.visit(&mut |space| tracked |= self.is_tracked(space, pages));
-                if tracked {
-                    return Err(Bound::Tracked);
-                }
-                spaces.visit(&mut |space| self.detach_secluded(space, pages));
-            }
-            self.are_ours(pages)
+            let mapped = self.detach_all(pages, spaces)?;
+            self.are_ours(pages)?;
+            Ok(mapped)
         });
         if done.is_err() {
             self.readmit(pages);
         }
         done
+    }
+
+    /// Unmaps the secluded folios of `pages`: at the home of a single one, and everywhere if it is
+    /// mapped still. Returns where they were mapped.
+    fn detach_all(
+        &self,
+        pages: FilePages,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> Result<Mappings, Bound> {
+        let folios = self.base().folios();
+        // A fault that found a folio before it was hidden has a reference to it.
+        let there = || folios_within(&self.index, pages).map(|(folio, _)| folio);
+        let is_mapped = || there().any(|folio| folios.counts(folio).mapped > 0);
+        let sole = there().next().filter(|folio| folio.order.pages() == pages.count());
+        let home = sole.map(|folio| Mappings::Home(folios.home(folio)));
+        let mut mapped = Mappings::Nowhere;
+        for likely in home.into_iter().chain([Mappings::Anywhere]) {
+            if !is_mapped() {
+                break;
+            }
+            let mut tracked = false;
+            self.visit(pages, likely, spaces, &mut |space, within| {
+                tracked |= self.is_tracked(space, within, pages);
+            });
+            if tracked {
+                return Err(Bound::Tracked);
+            }
+            self.visit(pages, likely, spaces, &mut |space, within| {
+                self.detach_secluded(space, within, pages);
+            });
+            mapped = likely;
+        }
+        Ok(mapped)
+    }
+
+    /// Calls `see` with each space that may show `pages`, and the part of it that may.
+    fn visit(
+        &self,
+        pages: FilePages,
+        mapped: Mappings,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+        see: &mut dyn FnMut(&Space<A>, PageSpan),
+    ) {
+        let all = Space::<A>::all();
+        match mapped {
+            Mappings::Nowhere => {}
+            Mappings::Anywhere => spaces.visit(&mut |space| see(space, all)),
+            Mappings::Home(home) => {
+                let within = home.span(pages.count(), all);
+                if !within.is_empty() {
+                    spaces.visit_some(&[home.space], &mut |space| {
+                        if space.number() == home.space {
+                            see(space, within);
+                        }
+                    });
+                }
+            }
+        }
     }
 
     /// Shows the secluded folios of `pages` again.
@@ -103,11 +174,11 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         }
     }
 
-    /// Whether an area of a space maps some of `pages` where writes to the file are tracked: only
-    /// its leaves record that.
-    fn is_tracked(&self, space: &Space<A>, pages: FilePages) -> bool {
+    /// Whether an area in a part of a space maps some of `pages` where writes to the file are
+    /// tracked: only its leaves record that.
+    fn is_tracked(&self, space: &Space<A>, within: PageSpan, pages: FilePages) -> bool {
         let tells = AreaFlags::TRACKED | AreaFlags::SHARED;
-        self.showing(space, pages).any(|(area, _)| area.flags.contains(tells))
+        self.showing_in(space, within, pages).any(|(area, _)| area.flags.contains(tells))
     }
 
     /// The areas of a space that map some of `pages` of a file, and the place in each.
@@ -116,8 +187,18 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         space: &'a Space<A>,
         pages: FilePages,
     ) -> impl Iterator<Item = (Area, PageSpan)> + use<'a, A, H> {
+        self.showing_in(space, Space::<A>::all(), pages)
+    }
+
+    /// The same of a part of a space.
+    fn showing_in(
+        &self,
+        space: &'a Space<A>,
+        within: PageSpan,
+        pages: FilePages,
+    ) -> impl Iterator<Item = (Area, PageSpan)> + use<'a, A, H> {
         let id = self.index.id;
-        let areas = self.spaces().areas(space, Space::<A>::all());
+        let areas = self.spaces().areas(space, within);
         let shown = areas.map(move |area| (area, area.showing(id, pages.start, pages.end)));
         shown.filter(|(_, span)| !span.is_empty())
     }
@@ -162,36 +243,49 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
             && pages.contains(page_of(owner))
     }
 
-    /// Unmaps the secluded folios of `pages` from a space.
-    fn detach_secluded(&self, space: &Space<A>, pages: FilePages) {
+    /// Unmaps the secluded folios of `pages` from a part of a space.
+    fn detach_secluded(&self, space: &Space<A>, within: PageSpan, pages: FilePages) {
         let such = |folio: Folio| self.is_secluded(folio, pages);
         let mut gather = Gather::new();
         let _taking = space.taking();
-        for (_, span) in self.showing(space, pages) {
+        for (_, span) in self.showing_in(space, within, pages) {
             self.spaces().detach(space, span, &mut gather, &such);
         }
         self.base().settle(space, &mut gather);
     }
 
-    /// Maps the pages that a file has in `pages` where areas map it and have a table for it
-    /// already: by one entry for a block, where the area covers all of it and the block is empty.
-    pub(crate) fn show_again(&self, pages: FilePages, spaces: &(impl AllSpaces<A> + ?Sized)) {
-        spaces.visit(&mut |space| {
+    /// Maps the pages that a file has in `pages` where they were `mapped` and areas have a table
+    /// for them already: by one entry for a block, where the area covers all of it and the block
+    /// is empty.
+    pub(crate) fn show_again(
+        &self,
+        pages: FilePages,
+        mapped: Mappings,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) {
+        self.visit(pages, mapped, spaces, &mut |space, within| {
             let tables = self.base().view(space).tables();
-            for (_, span) in self.showing(space, pages) {
+            for (_, span) in self.showing_in(space, within, pages) {
                 if tables.walk(span.start, Level::LAST).level != Level::LAST {
                     continue;
                 }
-                let hole = whole_blocks(span, A::block_order());
-                if !hole.is_empty() {
-                    let mut change = self.base().change(space);
-                    change.hold(hole);
-                    tables.prune(hole, hole, change.gathered());
-                }
+                self.prune_blocks(space, span);
                 // Pages that are not mapped now are mapped at their next access.
                 self.files.map_cached(space, span);
             }
         });
+    }
+
+    /// Takes empty tables out that stand where one entry could map a block of `span`.
+    #[inline(never)]
+    fn prune_blocks(&self, space: &Space<A>, span: PageSpan) {
+        let hole = whole_blocks(span, A::block_order());
+        if !hole.is_empty() {
+            let mut change = self.base().change(space);
+            change.hold(hole);
+            let tables = self.base().view(space).tables();
+            tables.prune(hole, hole, change.gathered());
+        }
     }
 }
 

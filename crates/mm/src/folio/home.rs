@@ -1,6 +1,6 @@
 //! Where a folio is mapped.
 
-use quire_units::{Pfn, Vpn};
+use quire_units::{PageSpan, Pfn, Vpn};
 
 /// Where a folio is mapped, or was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,10 +23,17 @@ impl Home {
         Self { space: root.get() as u32 & ((1 << (64 - HOME_PAGE_BITS)) - 1), page }
     }
 
-    /// The home of the page that is `pages` further.
+    /// The home of the page that is `pages` further. The first page of a folio or file that is
+    /// mapped in part may lie before page 0, below which numbers wrap.
     #[inline]
     pub(crate) const fn ahead(self, pages: u64) -> Self {
-        Self { page: self.page.add(pages), ..self }
+        Self { page: Vpn::new(self.page.get().wrapping_add(pages)), ..self }
+    }
+
+    /// The `pages` from it on, among the pages of `all`: none of an unknown one.
+    pub(crate) fn span(self, pages: u64, all: PageSpan) -> PageSpan {
+        let end = self.page.get().saturating_add(pages);
+        PageSpan::new(self.page, Vpn::new(end)).intersect(all)
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Compaction beside a naive model: the word of each page, and the fewest groups that could hold
 //! what is in use.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -9,6 +10,7 @@ use quire_machine::Config;
 use quire_units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::migrate_tests::{Device, Scene, random, with_device};
+use crate::base::AllSpaces;
 use crate::cache::{FileId, Store};
 use crate::fault::{Cause, Defrag, SizePolicy};
 use crate::limits::GROUP_ORDER;
@@ -287,6 +289,61 @@ fn e7_pages_of_a_file_move_and_stay_shared_and_dirty() {
         assert_eq!(scene.access(space, first, None), 99, "it is the same page");
         worn.holds(scene, &child);
         scene.end([worn.space, child]);
+        mm.files().close(id).expect("it is open");
+    });
+}
+
+/// Spaces that are found by their numbers; counts how often all are visited.
+struct Found<'a, A> {
+    spaces: [&'a Space<A>; 2],
+    all: Cell<u32>,
+}
+
+impl<A: Arch> AllSpaces<A> for Found<'_, A> {
+    fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
+        self.all.set(self.all.get() + 1);
+        self.spaces.iter().for_each(|space| see(space));
+    }
+
+    fn visit_some(&self, numbers: &[u32], see: &mut dyn FnMut(&Space<A>)) {
+        let such = self.spaces.iter().filter(|space| numbers.contains(&space.number()));
+        such.for_each(|space| see(space));
+    }
+}
+
+#[test]
+fn e7_a_page_of_a_file_that_one_space_maps_is_looked_for_in_that_one_alone() {
+    with_device::<X86_64>(Config::x86_64(), Device::Moves, |scene| {
+        let (mm, space) = (scene.mm, scene.space());
+        let id = file(scene, &space);
+        let first = MORE.start.add(MORE.count());
+        let file = PageSpan::new(first, first.add(MORE.count()));
+        let child = mm.fork(&space, Asid(9)).expect("memory");
+        let found = Found { spaces: [&space, &child], all: Cell::new(0) };
+        let moves = |page: Vpn| {
+            found.all.set(0);
+            let frame = scene.frames(&space)[&page].0;
+            let span = FrameSpan::new(frame, 1);
+            let run = mm.reclaim().take_span(span, &found, &mut || {}).expect("it can move");
+            assert!(scene.frames(&space).get(&page).is_none_or(|(now, _)| *now != frame));
+            mm.phys().free(run);
+            found.all.get()
+        };
+        for at in 0..MORE.count() {
+            scene.access(&space, first.add(at), Some(at + 5));
+        }
+        let (alone, both) = (first.add(2), first.add(7));
+        assert_eq!(moves(alone), 0, "its home has all its mappings");
+        assert!(scene.frames(&space).contains_key(&alone), "it is mapped again");
+        assert_eq!(scene.access(&child, both, None), 12);
+        assert!(moves(both) > 0, "its home has one of two");
+        for of in [&space, &child] {
+            assert!(scene.frames(of).contains_key(&both), "it is mapped again");
+            assert_eq!(scene.access(of, both, None), 12);
+        }
+        scene.check(&[&space, &child]);
+        mm.unmap(&child, file).expect("memory");
+        scene.end([space, child]);
         mm.files().close(id).expect("it is open");
     });
 }

@@ -8,7 +8,7 @@ use super::Paging;
 use super::evict::{Evictor, Leaving};
 use super::leave::{PagedOut, Purpose};
 use super::pass::{Homes, Known, Pass};
-use crate::base::{AllSpaces, Keep};
+use crate::base::{AllSpaces, Device, Keep};
 use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST};
 use crate::space::Space;
 use crate::table::Gather;
@@ -147,15 +147,18 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
         let (paging, base) = (self.paging, self.paging.base());
         let home = |leaving: &Leaving| base.folios().home(leaving.folio()).space;
         for pass in Pass::EACH {
-            let is_sought = |leaving: &&Leaving| {
-                let device = base.device(leaving.device);
-                device.is_some_and(|it| pass == Pass::Home || paging.has_entries(leaving, &it))
+            let may_have = |leaving: &Leaving, device: &Device<'_, A, H>| {
+                pass == Pass::Home || paging.has_entries(leaving, device)
             };
+            let device = |leaving: &Leaving| base.device(leaving.device);
+            let is_sought =
+                |leaving: &&Leaving| device(leaving).is_some_and(|it| may_have(leaving, &it));
             let sought = self.folios.iter().filter(is_sought).map(home).collect();
             pass.visit(self.spaces, sought, &self.known, &mut |space, own| {
-                let here = self.folios.iter().filter(|it| pass.looks(home(it), own));
-                for leaving in here.filter(is_sought) {
-                    if let Some(device) = base.device(leaving.device) {
+                for leaving in self.folios.iter().filter(|it| pass.looks(home(it), own)) {
+                    if let Some(device) = device(leaving)
+                        && may_have(leaving, &device)
+                    {
                         paging.restore_in(space, leaving, &device);
                     }
                 }

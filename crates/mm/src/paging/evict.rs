@@ -84,9 +84,7 @@ impl Found {
 
 /// The pages at which a folio's home says that it is mapped: none if its home is not known.
 pub(super) fn place<A: Arch, H: Hardware>(base: &Base<'_, A, H>, folio: Folio) -> PageSpan {
-    let home = base.folios().home(folio);
-    let end = home.page.get().saturating_add(folio.order.pages());
-    PageSpan::new(home.page, Vpn::new(end)).intersect(Space::<A>::all())
+    base.folios().home(folio).span(folio.order.pages(), Space::<A>::all())
 }
 
 /// Takes folios out of one space. The caller announces that, and settles in the end.

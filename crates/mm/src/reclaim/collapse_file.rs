@@ -17,7 +17,7 @@ use super::Reclaim;
 use super::collapse::{Block, Collapsed, Hindrance, NotMade, is_refused};
 use crate::base::{AllSpaces, Error, Need, Stop, folios_within};
 use crate::cache::{Entry, FilePages, Reads, Store, Window, identity};
-use crate::files::{Bound, OpenFile};
+use crate::files::{Bound, Mappings, OpenFile};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, Backing, Space};
 use crate::stats::Event;
@@ -131,7 +131,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         } else if tables.survey(target.span, target.order) == Survey::Whole {
             return Ok(Block::Already);
         }
-        self.file.show_again(target.pages, self.spaces);
+        self.file.show_again(target.pages, Mappings::Anywhere, self.spaces);
         // Where the program has not accessed the block yet, it had no table.
         reclaim.files().map_cached(space, target.span);
         if self.has_copies(target) { Err(Hindrance::Copied.into()) } else { Ok(Block::Made) }
