@@ -117,13 +117,10 @@ impl Hardware for Machine<'_> {
         }
     }
 
+    #[inline]
     fn freed(&self, frames: FrameSpan) {
-        if !self.watched {
-            return;
-        }
-        add(&self.own().frames_freed, frames.count);
-        if let Some(mut ledger) = self.ledger() {
-            ledger.freed(&self.ram, Hardware::cpu(self), frames);
+        if self.watched {
+            self.note_freed(frames);
         }
     }
 
@@ -146,6 +143,14 @@ impl Hardware for Machine<'_> {
 }
 
 impl Machine<'_> {
+    #[cold]
+    fn note_freed(&self, frames: FrameSpan) {
+        add(&self.own().frames_freed, frames.count);
+        if let Some(mut ledger) = self.ledger() {
+            ledger.freed(&self.ram, Hardware::cpu(self), frames);
+        }
+    }
+
     /// Announces that `frames` were written by the embedder, or by a device: instruction fetches
     /// may see what they held before until they are published. The machine knows of the library's
     /// own clears and copies, and takes frames that come into use for written.

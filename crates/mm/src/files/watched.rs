@@ -177,8 +177,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) -> Result<Option<PageSpan>, Stop> {
         let missing = Error::Missing(fault.page);
         let around = PageSpan::new(fault.page, fault.page.add(pages.end - fault.at));
-        // A page that the space has already ends the answer.
-        let present = view.tables().pieces(around).next().map(|seen| seen.pages.start);
+        // A page that the space has already ends the answer; one that is only protected is missing.
+        let mut pieces = view.tables().pieces(around).filter(|seen| !seen.is_shielded());
+        let present = pieces.next().map(|seen| seen.pages.start);
         let around = match present.filter(|page| *page > fault.page) {
             Some(page) => PageSpan::new(fault.page, page),
             None => around,

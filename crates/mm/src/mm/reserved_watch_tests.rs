@@ -309,6 +309,18 @@ proptest! {
 }
 
 #[test]
+fn a9_d8_an_answer_ends_at_a_page_that_is_there_behind_one_that_is_only_protected() {
+    let answer = |blocks, given, shield| Act::Answer { blocks, given, shield };
+    let acts = [
+        answer(0..4, Given::Zeroes, true),
+        Act::Discard { block: 1 },
+        Act::Discard { block: 3 },
+        answer(1..4, Given::Cached, false),
+    ];
+    lives::<Arm4k>(Config::arm64_4k(), 4, WatchFor::empty(), &acts);
+}
+
+#[test]
 fn a9_d8_a_part_of_a_reserved_folio_is_neither_watched_nor_protected_nor_filled() {
     with::<X86_64>(Config::x86_64(), 9, |scene| {
         let life = Life::new(scene, WatchFor::MISSING | WatchFor::WRITE);

@@ -190,16 +190,23 @@ impl<'m> Phys<'m> {
     /// the same gets them.
     #[inline]
     pub fn free_from(&self, cpu: CpuId, run: FrameRun, mobility: Mobility) {
+        self.free_parts(cpu, run, mobility, CACHED_ORDER_MAX);
+    }
+
+    /// The same in blocks of at most `most`: page tables are taken one by one, though they often
+    /// come back side by side.
+    #[inline]
+    pub(crate) fn free_parts(&self, cpu: CpuId, run: FrameRun, mobility: Mobility, most: Order) {
         let span = run.span();
-        if let Some(order) = single(span)
-            && !self.is_of_pool(span.start, order)
+        if let Some(order) = single(span, most)
+            && !self.is_kept(mobility, span.start, order)
             && let Some(shelf) = self.shelf(cpu, mobility, order)
             && let Some(entry) = self.entry(span, run.is_zeroed())
             && shelf.0.lock().push(entry, limit(order.index()))
         {
             return;
         }
-        self.free_slow(cpu, span, run.is_zeroed(), mobility);
+        self.free_slow(cpu, run, mobility, most);
     }
 
     /// See [`Frames::drain`](super::Frames::drain).
@@ -278,6 +285,12 @@ impl<'m> Phys<'m> {
             && order >= CACHED_ORDER_MAX
             && self.meta.slot(group).is_some()
             && self.meta.mobility(group).is_reserved()
+    }
+
+    /// Whether a pool keeps a block that was in use. Only folios are a pool's.
+    #[inline]
+    fn is_kept(&self, mobility: Mobility, block: Pfn, order: Order) -> bool {
+        mobility == Mobility::Movable && self.is_of_pool(block, order)
     }
 
     #[inline]
@@ -409,17 +422,16 @@ impl<'m> Phys<'m> {
 
     #[cold]
     #[inline(never)]
-    fn free_slow(&self, cpu: CpuId, span: FrameSpan, zeroed: bool, mobility: Mobility) {
+    fn free_slow(&self, cpu: CpuId, run: FrameRun, mobility: Mobility, most: Order) {
+        let (span, zeroed) = (run.span(), run.is_zeroed());
         if span.count > CACHED_ORDER_MAX.pages() {
             return self.give([(span, zeroed)]);
         }
-        // Page tables often come back side by side, and are taken one by one.
-        let most = if mobility == Mobility::Movable { CACHED_ORDER_MAX } else { Order::ZERO };
         for (at, order) in span.blocks(most) {
             let block = FrameSpan::new(at, order.pages());
-            let is_of_pool = self.is_of_pool(at, order);
+            let is_kept = self.is_kept(mobility, at, order);
             match (self.shelf(cpu, mobility, order), self.entry(block, zeroed)) {
-                (Some(shelf), Some(entry)) if !is_of_pool => self.shelve(shelf, order, entry),
+                (Some(shelf), Some(entry)) if !is_kept => self.shelve(shelf, order, entry),
                 _ => self.give([(block, zeroed)]),
             }
         }
@@ -475,12 +487,11 @@ pub(super) fn frames(blocks: &[u64]) -> u64 {
     blocks.iter().enumerate().map(|(order, blocks)| blocks << order).sum()
 }
 
-/// The order of `span`, if it is one naturally aligned block of a cached order.
+/// The order of `span`, if it is one naturally aligned block of an order up to `most`.
 #[inline]
-fn single(span: FrameSpan) -> Option<Order> {
+fn single(span: FrameSpan, most: Order) -> Option<Order> {
     let block = span.count.is_power_of_two() && span.start.is_aligned(span.count);
-    (block && span.count <= CACHED_ORDER_MAX.pages())
-        .then(|| Order::new(span.count.trailing_zeros() as u8))
+    (block && span.count <= most.pages()).then(|| Order::new(span.count.trailing_zeros() as u8))
 }
 
 #[cfg(any(test, feature = "inject"))]

@@ -28,9 +28,6 @@ pub(super) const CAPACITY: usize = 128;
 
 const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
 
-/// How many mobilities have a shelf of their own.
-const APART: usize = 2;
-
 /// How many blocks the shelf of `order` holds: as many frames as the shelf of order 0, but at least
 /// 16 blocks.
 #[inline]
@@ -123,8 +120,12 @@ impl Stack {
     }
 }
 
-/// Sorts a shelf's few blocks by Shell's method: `sort_unstable` has 2 KiB of code.
+/// Sorts a shelf's few blocks by Shell's method: `sort_unstable` has 2 KiB of code. Blocks that
+/// were freed in the reverse of their order are common.
 fn sort(entries: &mut [Entry]) {
+    if entries.is_sorted_by(|a, b| a > b) {
+        return entries.reverse();
+    }
     for gap in [23, 10, 4, 1] {
         for end in gap..entries.len() {
             let mut at = end;
@@ -151,34 +152,36 @@ impl Shelf {
 #[repr(align(128))]
 #[derive(Default)]
 pub struct CpuCache {
-    shelves: [Shelf; SHELVES],
-    /// Frames of the other mobilities, which may not mix with movable ones.
-    apart: [Shelf; APART],
+    /// Blocks of movable memory by order, then those of unmovable memory, which may not mix with
+    /// them, then the nodes of indices, which can be reclaimed and are single frames.
+    shelves: [Shelf; 2 * SHELVES + 1],
 }
 
-crate::sync::names!([] CpuCache, "phys.cache" { shelves, apart });
+crate::sync::names!([] CpuCache, "phys.cache" { shelves });
 
 impl CpuCache {
     /// An empty cache.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { shelves: [Shelf::EMPTY; SHELVES], apart: [Shelf::EMPTY; APART] }
+        Self { shelves: [Shelf::EMPTY; 2 * SHELVES + 1] }
     }
 
-    /// The shelf of `order`; `None` for an order that is not cached. Only single frames are cached
-    /// for those that do not move.
+    /// The shelf of `order`; `None` for an order that is not cached.
     #[inline]
     pub(super) fn shelf(&self, mobility: Mobility, order: Order) -> Option<&Shelf> {
-        match mobility.index().checked_sub(1) {
-            None => self.shelves.get(order.index()),
-            Some(at) => self.apart.get(at).filter(|_| order == Order::ZERO),
-        }
+        let (first, orders) = match mobility {
+            Mobility::Movable => (0, SHELVES),
+            Mobility::Unmovable => (SHELVES, SHELVES),
+            Mobility::Reclaimable => (2 * SHELVES, 1),
+            Mobility::Isolated | Mobility::Reserved(_) => return None,
+        };
+        let at = order.index();
+        (at < orders).then(|| &self.shelves[first + at])
     }
 
     /// All shelves, with their orders.
     pub(super) fn shelves(&self) -> impl Iterator<Item = (Order, &Shelf)> {
-        let by_order = self.shelves.iter().enumerate();
-        let by_order = by_order.map(|(order, shelf)| (Order::new(order as u8), shelf));
-        by_order.chain(self.apart.iter().map(|shelf| (Order::ZERO, shelf)))
+        let order = |at: usize| Order::new((at % SHELVES) as u8);
+        self.shelves.iter().enumerate().map(move |(at, shelf)| (order(at), shelf))
     }
 }

@@ -6,6 +6,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
 use crate::folio::{Folio, Folios};
+use crate::limits::CACHED_ORDER_MAX;
 use crate::phys::{Flushed, Meta, Mobility, Ownerless, Phys, Strays, WordsLock};
 use crate::sync::{Ordering, fence};
 use crate::tags::Tag;
@@ -217,7 +218,9 @@ impl Gather {
         let mut free = |run: FrameRun, mobility| {
             hw.freed(run.span());
             freed += run.count();
-            phys.free_from(cpu, run, mobility);
+            let is_table = mobility == Mobility::Unmovable;
+            let most = if is_table { Order::ZERO } else { CACHED_ORDER_MAX };
+            phys.free_parts(cpu, run, mobility, most);
         };
         self.strays.free(meta, flushed, &mut free);
         for (first, count) in self.shared.drain(..) {
