@@ -224,6 +224,26 @@ fn e7_a_pinned_folio_stays_and_moves_later() {
 }
 
 #[test]
+fn e7_a_folio_that_is_locked_in_memory_stays_and_keeps_no_slots() {
+    for device in [Device::Swap, Device::Moves] {
+        with_device::<X86_64>(Config::x86_64(), device, |scene| {
+            let (mm, space) = (scene.mm, scene.space());
+            scene.fill(&space, 32, 1);
+            mm.mlock(&space, ALL).expect("memory");
+            let before = scene.frames(&space);
+            let moved = mm.paging().migrate(&space, ALL, &[&space][..]).expect("sound pages");
+            assert_eq!(moved, Migrated { folios: 0, pages: 0, stay: 4 });
+            assert_eq!((scene.frames(&space), scene.used_slots()), (before, 0));
+            mm.spaces().munlock(&space, ALL).expect("memory");
+            let moved = mm.paging().migrate(&space, ALL, &[&space][..]).expect("sound pages");
+            assert_eq!(moved, Migrated { folios: 4, pages: 64, stay: 0 });
+            scene.holds(&space, 32, 1);
+            scene.end([space]);
+        });
+    }
+}
+
+#[test]
 fn e7_a_folio_whose_memory_fails_stays_as_it_was() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let (mm, space) = (scene.mm, scene.space());
