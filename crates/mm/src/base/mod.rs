@@ -75,10 +75,10 @@ pub trait AllSpaces<A> {
     fn visit(&self, see: &mut dyn FnMut(&Space<A>));
 
     /// Calls `see` with at least those whose [number](Space::number) is one of `numbers`, in any
-    /// order; these differ. The library looks here first for the pages that map a folio, and
-    /// [visits](Self::visit) all spaces only for what it did not find. So nothing is lost if a
-    /// space is left out, but time. As it is, this visits all spaces: an embedder with many has an
-    /// index by number.
+    /// order; the numbers differ, and the likeliest is the first. The library looks here first for
+    /// the pages that map a folio, and [visits](Self::visit) all spaces only for what it did not
+    /// find. So nothing is lost if a space is left out, but time. As it is, this visits all
+    /// spaces: an embedder with many has an index by number.
     fn visit_some(&self, numbers: &[u32], see: &mut dyn FnMut(&Space<A>)) {
         let _ = numbers;
         self.visit(see);

@@ -8,7 +8,7 @@ use super::Paging;
 use super::evict::{Evictor, Leaving};
 use super::leave::{PagedOut, Purpose};
 use super::pass::{Homes, Known, Pass};
-use crate::base::{AllSpaces, Device, Keep};
+use crate::base::{AllSpaces, Keep};
 use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST};
 use crate::space::Space;
 use crate::table::Gather;
@@ -146,23 +146,24 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
     fn restore(&self) {
         let (paging, base) = (self.paging, self.paging.base());
         let home = |leaving: &Leaving| base.folios().home(leaving.folio()).space;
+        let has_entries = |leaving: &Leaving| {
+            let device = base.device(leaving.device);
+            device.is_some_and(|device| paging.has_entries(leaving, &device))
+        };
+        let mut sought = [true; LEAVE_MOST];
         for pass in Pass::EACH {
-            let may_have = |leaving: &Leaving, device: &Device<'_, A, H>| {
-                pass == Pass::Home || paging.has_entries(leaving, device)
-            };
-            let device = |leaving: &Leaving| base.device(leaving.device);
-            let is_sought =
-                |leaving: &&Leaving| device(leaving).is_some_and(|it| may_have(leaving, &it));
-            let sought = self.folios.iter().filter(is_sought).map(home).collect();
-            pass.visit(self.spaces, sought, &self.known, &mut |space, own| {
-                for leaving in self.folios.iter().filter(|it| pass.looks(home(it), own)) {
-                    if let Some(device) = device(leaving)
-                        && may_have(leaving, &device)
-                    {
+            let left = || self.folios.iter().zip(&sought).filter(|it| *it.1).map(|it| it.0);
+            pass.visit(self.spaces, left().map(home).collect(), &self.known, &mut |space, own| {
+                for leaving in left().filter(|it| pass.looks(home(it), own)) {
+                    let may = pass == Pass::Home || has_entries(leaving);
+                    if let Some(device) = base.device(leaving.device).filter(|_| may) {
                         paging.restore_in(space, leaving, &device);
                     }
                 }
             });
+            for (leaving, sought) in self.folios.iter().zip(&mut sought).filter(|it| *it.1) {
+                *sought = has_entries(leaving);
+            }
         }
     }
 }

@@ -70,19 +70,20 @@ impl FromIterator<u32> for Homes {
     }
 }
 
-/// The numbers of the spaces where folios were found last that had left their homes. Folios that
-/// are neighbours in memory are often those of one space.
+/// The numbers of the spaces where folios were found that had left their homes, the last one first.
+/// Folios that are neighbours in memory are often those of one space.
 #[derive(Clone, Default)]
 pub(super) struct Known(ArrayVec<u32, KNOWN>);
 
 impl Known {
     pub(super) fn add(&mut self, number: u32) {
-        if self.0.contains(&number) {
+        if self.0.first() == Some(&number) {
             return;
         }
-        if self.0.is_full() {
-            self.0.remove(0);
+        match self.0.iter().position(|known| *known == number) {
+            Some(at) => drop(self.0.remove(at)),
+            None => self.0.truncate(KNOWN - 1),
         }
-        self.0.push(number);
+        self.0.insert(0, number);
     }
 }
