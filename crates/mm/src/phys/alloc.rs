@@ -44,7 +44,7 @@ impl<'m> Phys<'m> {
         validate(FrameSpan::new(first, slots.len() as u64), zones)?;
         // Records of an earlier allocator would be taken for free blocks.
         slots.iter().for_each(|slot| slot.set_state(State::OUTSIDE));
-        caches.iter_mut().for_each(|cache| *cache = CpuCache::default());
+        caches.iter_mut().for_each(CpuCache::reset);
         zones.iter_mut().for_each(|zone| zone.reset());
         Ok(Self { meta: Meta::new(first, slots), caches, plan: Plan::new(), zones })
     }

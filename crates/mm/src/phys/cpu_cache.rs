@@ -166,6 +166,11 @@ impl CpuCache {
         Self { shelves: [Shelf::EMPTY; 2 * SHELVES + 1] }
     }
 
+    /// Makes it as new: shelf by shelf, since all of it is a large part of a stack.
+    pub(super) fn reset(&mut self) {
+        self.shelves.iter_mut().for_each(|shelf| *shelf = Shelf::default());
+    }
+
     /// The shelf of `order`; `None` for an order that is not cached.
     #[inline]
     pub(super) fn shelf(&self, mobility: Mobility, order: Order) -> Option<&Shelf> {

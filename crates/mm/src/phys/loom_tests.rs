@@ -18,10 +18,11 @@ const CPUS: [CpuId; 2] = [CpuId::new(0), CpuId::new(1)];
 #[allow(unsafe_code)]
 fn leaked(frames: u64) -> &'static Phys<'static> {
     let slots: Vec<Slot> = (0..frames).map(|_| Slot::default()).collect();
-    let caches = Box::leak(Box::new([CpuCache::default(), CpuCache::default()]));
+    let caches: Vec<CpuCache> = CPUS.iter().map(|_| CpuCache::default()).collect();
     let all = FrameSpan::new(Pfn::new(0), frames);
     let zones = Box::leak(Box::new([Zone::new(all)]));
-    let phys = Phys::new(all.start, slots.leak(), caches, zones).expect("the setup is sound");
+    let phys =
+        Phys::new(all.start, slots.leak(), caches.leak(), zones).expect("the setup is sound");
     // SAFETY: 1. minted once for each allocator. 2. no frame's memory is touched, and there is
     // none. 3. not zeroed.
     phys.add(unsafe { FrameRun::mint(all, false) }).expect("the zone is RAM");

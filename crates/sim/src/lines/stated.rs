@@ -38,11 +38,10 @@ const REASONS: &[Reason] = &[
               them.",
     },
     Reason {
-        of: &["allocate and free 64K", "allocate and free 2M"],
+        of: &["allocate and free 2M"],
         fields: &["phys.zone.lists", "slot."],
-        why: "The embedder's own frames stay where they are. Of those a CPU's cache has single \
-              ones only, and of those that move no blocks above 64K: the others come from the \
-              zone, under its lock. To clear such a block takes many times as long.",
+        why: "A CPU's cache has no blocks above 64K: these come from the zone, under its lock. To \
+              clear such a block takes many times as long.",
     },
     Reason {
         of: &["read one page of a file", "show one page of a file"],
