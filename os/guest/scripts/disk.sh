@@ -84,5 +84,6 @@ else
     check "mappings are right" /test/mapcheck /test/large
     check "all files are whole" sums none none
     check "they are with many readers at once" many
+    check "the program that a bad page kills runs here" /test/program
 fi
 exit $failures

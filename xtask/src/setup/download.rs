@@ -47,13 +47,14 @@ pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missin
 
 /// The packages of a small root of Debian: a shell and the usual tools, all of them dynamic, with
 /// the libraries that they need.
-const ROOT: [&str; 9] = [
+const ROOT: [&str; 10] = [
     "libc6",
     "dash",
     "coreutils",
     "findutils",
     "libacl1",
     "libattr1",
+    "libcap2",
     "libgmp10",
     "libpcre2-8-0",
     "libselinux1",
