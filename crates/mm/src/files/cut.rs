@@ -10,7 +10,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order};
 
-use super::{Files, Mappings, OpenFile};
+use super::{Files, OpenFile};
 use crate::base::{AllSpaces, Error, folios_within};
 use crate::cache::{Entry, FileId, FilePages, identity};
 use crate::folio::{Folio, FolioFlags};
@@ -128,7 +128,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         }
         let reshaping = self.reshaping();
         let hidden = self.seclude(at, spaces);
-        let mapped = hidden.unwrap_or(Mappings::Anywhere);
+        let mapped = hidden.unwrap_or_else(|kept| kept.mapped);
         let is_ours = hidden.is_ok() && self.is_in(folio, at);
         let freed = is_ours && self.part(folio, at, gone, folio.order);
         if !freed {

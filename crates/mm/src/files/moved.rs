@@ -60,7 +60,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             if !divided {
                 file.readmit(pages);
             }
-            mapped = hidden.unwrap_or(Mappings::Anywhere);
+            mapped = hidden.unwrap_or_else(|kept| kept.mapped);
         }
         file.show_again(pages, mapped, &spaces);
         base.count(if divided { Event::FolioSplit } else { Event::FolioSplitFailed }, 1);
@@ -88,9 +88,12 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
             base.free(to);
             return (false, Mappings::Nowhere);
         }
-        let Ok(mapped) = self.seclude(pages, spaces) else {
-            base.free(to);
-            return (false, Mappings::Anywhere);
+        let mapped = match self.seclude(pages, spaces) {
+            Ok(mapped) => mapped,
+            Err(kept) => {
+                base.free(to);
+                return (false, kept.mapped);
+            }
         };
         let copied = copy(base.hw, &to, old.span(), 0, base.pace, || {});
         let to = to.dirtied();

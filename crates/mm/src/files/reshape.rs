@@ -39,6 +39,14 @@ pub(crate) enum Bound {
     Tracked,
 }
 
+/// Pages of a file that have their users again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) why: Bound,
+    /// Where they were unmapped before that was seen.
+    pub(super) mapped: Mappings,
+}
+
 /// Where pages of a file were mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mappings {
@@ -63,37 +71,37 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
     /// they were mapped. The caller is reshaping the file.
     ///
     /// # Errors
-    /// The reason. The folios have their users again, as before, but are not mapped any more.
+    /// The reason. The folios have their users again, as before, but may not be mapped any more.
     pub(crate) fn seclude(
         &self,
         pages: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Result<Mappings, Bound> {
-        let done = self.hide_all(pages).and_then(|()| {
-            let mapped = self.detach_all(pages, spaces)?;
-            self.are_ours(pages)?;
-            Ok(mapped)
-        });
-        if done.is_err() {
+    ) -> Result<Mappings, Kept> {
+        let mut mapped = Mappings::Nowhere;
+        let done = self
+            .hide_all(pages)
+            .and_then(|()| self.detach_all(pages, spaces, &mut mapped))
+            .and_then(|()| self.are_ours(pages));
+        done.map(|()| mapped).map_err(|why| {
             self.readmit(pages);
-        }
-        done
+            Kept { why, mapped }
+        })
     }
 
     /// Unmaps the secluded folios of `pages`: at the home of a single one, and everywhere if it is
-    /// mapped still. Returns where they were mapped.
+    /// mapped still. Sets where they were `mapped`.
     fn detach_all(
         &self,
         pages: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Result<Mappings, Bound> {
+        mapped: &mut Mappings,
+    ) -> Result<(), Bound> {
         let folios = self.base().folios();
         // A fault that found a folio before it was hidden has a reference to it.
         let there = || folios_within(&self.index, pages).map(|(folio, _)| folio);
         let is_mapped = || there().any(|folio| folios.counts(folio).mapped > 0);
         let sole = there().next().filter(|folio| folio.order.pages() == pages.count());
         let home = sole.map(|folio| Mappings::Home(folios.home(folio)));
-        let mut mapped = Mappings::Nowhere;
         for likely in home.into_iter().chain([Mappings::Anywhere]) {
             if !is_mapped() {
                 break;
@@ -108,9 +116,9 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
             self.visit(pages, likely, spaces, &mut |space, within| {
                 self.detach_secluded(space, within, pages);
             });
-            mapped = likely;
+            *mapped = likely;
         }
-        Ok(mapped)
+        Ok(())
     }
 
     /// Calls `see` with each space that may show `pages`, and the part of it that may.

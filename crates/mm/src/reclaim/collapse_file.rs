@@ -179,7 +179,10 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         let _reshaping = file.reshaping();
         let hidden = match target.pages.end > file.pages() {
             true => Err(Hindrance::Empty),
-            false => file.seclude(target.pages, self.spaces).map_err(Hindrance::from),
+            false => match file.seclude(target.pages, self.spaces) {
+                Ok(_) => Ok(()),
+                Err(kept) => Err(Hindrance::from(kept.why)),
+            },
         };
         if let Err(why) = hidden {
             base.free(run);
