@@ -111,6 +111,6 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let (tables, here) = (self.base().view(space).tables(), place(self.base(), folio));
         here.is_empty()
             || space.has(Ever::Moved)
-            || tables.first_folio(here, |there| there == folio).is_some()
+            || tables.find(here, folio, || true).is_some()
     }
 }

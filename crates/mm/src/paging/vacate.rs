@@ -286,8 +286,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             let home = Homes::from_iter([base.folios().home(folio).space]);
             pass.visit(spaces, home, known, &mut |space, _| {
                 let tables = base.view(space).tables();
-                let is_it = |there: Folio| there == folio;
-                if !divided && let Some((page, ..)) = tables.first_folio(here, is_it) {
+                if !divided && let Some(page) = tables.find(here, folio, || true) {
                     let done = self.spaces().divide(space, page, Division::Uniform(most));
                     divided = matches!(done, Ok(Divided::Parts { .. }));
                 }
@@ -345,8 +344,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
                 if !pass.looks(home, own) {
                     return true;
                 }
-                let hold = |there: Folio| there == folio && folios.hold(there);
-                let found = tables.first_folio(place(base, folio), hold).is_some();
+                let hold = || folios.hold(folio);
+                let found = tables.find(place(base, folio), folio, hold).is_some();
                 if found {
                     held.push((folio, own));
                 }

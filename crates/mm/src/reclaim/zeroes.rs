@@ -120,8 +120,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         // A discard flushes under its table's lock: no change finds a leaf gone before its flush.
         while let Some((here, folio)) = self.next_zero(space, PageSpan::new(at, span.end), true) {
             at = here.end;
-            let hold = |now| now == folio && folios.hold(now);
-            if tables.first_folio(here, hold).is_none() {
+            if tables.find(here, folio, || folios.hold(folio)).is_none() {
                 continue;
             }
             // The look above may have come between another CPU's clear of the dirty bits and its

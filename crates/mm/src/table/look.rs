@@ -1,14 +1,14 @@
 //! Looking at what is mapped, piece by piece, with nothing held in between: to report pages to a
 //! program, or to copy them.
 
-use quire_arch::{Arch, Attrs};
+use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::run::Stretch;
 use super::visit::{Found, Step};
 use super::word::is_foreign;
-use super::{MarkKind, Marks, Tables, What};
+use super::{MarkKind, Marks, Place, Tables, What};
 use crate::folio::{Folio, Folios};
 
 /// Consecutive entries of one table in one state, with the same accessed and dirty bits.
@@ -76,10 +76,36 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     pub(crate) fn first_folio(
         &self,
         span: PageSpan,
+        hold: impl FnMut(Folio) -> bool,
+    ) -> Option<(Vpn, Pfn, Folio)> {
+        self.first_folio_from(None, span, hold)
+    }
+
+    /// The first page of `span` that maps `folio`, if `hold` agrees while its table is locked.
+    pub(crate) fn find(
+        &self,
+        span: PageSpan,
+        folio: Folio,
+        hold: impl Fn() -> bool,
+    ) -> Option<Vpn> {
+        let place = (!span.is_empty()).then(|| self.walk(span.start, Level::LAST))?;
+        // Most spaces that are asked for a base page have another there, or none: no lock is needed
+        // to see that.
+        if span.count() == 1 && !place.maps::<A>(folio.head) {
+            return None;
+        }
+        let is_it = |there| there == folio && hold();
+        self.first_folio_from(Some(place), span, is_it).map(|(page, ..)| page)
+    }
+
+    fn first_folio_from(
+        &self,
+        from: Option<Place>,
+        span: PageSpan,
         mut hold: impl FnMut(Folio) -> bool,
     ) -> Option<(Vpn, Pfn, Folio)> {
         let folios = Folios::new(self.meta);
-        self.each(None, span, |table, part| {
+        self.each(from, span, |table, part| {
             // One page is enough to find the folio: the run behind it is mostly other folios'.
             let one = |at: Vpn| at.add(1);
             table.runs_within(part, one, |found| match found.run.what {

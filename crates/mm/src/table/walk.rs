@@ -43,6 +43,15 @@ pub struct Place {
     pub word: u64,
 }
 
+impl Place {
+    /// Whether it is a base page's leaf for `frame`.
+    #[inline]
+    pub(super) fn maps<A: Arch>(self, frame: Pfn) -> bool {
+        let found = A::decode(self.word, self.level);
+        self.level.is_last() && matches!(found, Entry::Leaf { frame: there, .. } if there == frame)
+    }
+}
+
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// The tree under the root of `target`, which [`found`](Self::found) has made. Events are
     /// counted in the CPU's own of `counters`, if it has one.
