@@ -180,7 +180,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
     fn put(&mut self, pages: PageSpan, frame: Pfn, folio: Folio, attrs: Attrs) {
         let unit = A::order(self.locked.level());
         let entries = (pages.count() >> unit.get()) as usize;
-        self.locked.put(self.locked.index(pages.start), entries, frame, attrs, folio.order);
+        self.locked.put_alike(self.locked.index(pages.start), entries, frame, attrs, folio.order);
         let shown = &mut self.shown;
         shown.pages = match shown.count {
             0 => pages,

@@ -58,6 +58,24 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
+    /// The same for one of several runs with the same attributes.
+    #[inline(always)]
+    pub(crate) fn put_alike(
+        &self,
+        index: usize,
+        count: usize,
+        frame: Pfn,
+        attrs: Attrs,
+        each: Order,
+    ) {
+        if self.may_fold_in(each) {
+            return self.put(index, count, frame, attrs, each);
+        }
+        self.publish(frame, count, Attrs::empty(), attrs);
+        self.fill(index, count, self.spelled(frame, attrs), A::step(self.level()));
+        self.add(count as i64, 0);
+    }
+
     /// The same where folios of several orders may stand behind them.
     pub(super) fn put_any(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) {
         self.each_piece(index, count, frame, attrs, |at, entries, frame, each| {

@@ -12,7 +12,7 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::Pfn;
+use quire_units::{FrameSpan, Pfn};
 
 use super::Locked;
 use crate::folio::Folios;
@@ -30,10 +30,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     #[inline(never)]
     fn publish_folios(&self, frame: Pfn, count: usize) {
-        let folios = Folios::new(self.tables.meta);
-        folios.each(self.frames(frame, count), |folio, _| {
+        let (folios, mut left) = (Folios::new(self.tables.meta), self.frames(frame, count));
+        while left.count > 0
+            && let Some(folio) = folios.of(left.start)
+        {
             folios.publish(self.tables.hw, folio);
-            true
-        });
+            let end = folio.span().end().min(left.end());
+            left = FrameSpan::new(end, left.end().offset_from(end));
+        }
     }
 }
