@@ -109,8 +109,6 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     /// pages were moved.
     pub(super) fn may_map(&self, space: &Space<A>, folio: Folio) -> bool {
         let (tables, here) = (self.base().view(space).tables(), place(self.base(), folio));
-        here.is_empty()
-            || space.has(Ever::Moved)
-            || tables.find(here, folio, || true).is_some()
+        here.is_empty() || space.has(Ever::Moved) || tables.find(here, folio, || true).is_some()
     }
 }
