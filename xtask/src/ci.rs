@@ -47,7 +47,6 @@ pub fn run(root: &Path) -> bool {
     models(root, &mut steps);
     packages(&mut steps);
     bare(root, &mut steps);
-    steps.run("text", cargo(&["xtask", "text", "core"]));
     stack(root, &mut steps);
     emulated(root, &mut steps);
     example(root, &mut steps);
@@ -130,17 +129,16 @@ fn features(root: &Path, steps: &mut Steps) {
 /// The tests that run under a model checker: small models in every order of the threads' steps, the
 /// whole library in many.
 fn models(root: &Path, steps: &mut Steps) {
-    let mut test = cargo(&["test", "--profile", "sim", "--package", "quire-mm", "--lib", "loom"]);
-    test.env("RUSTFLAGS", "--cfg loom");
-    test.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("loom"));
+    let dir = |name: &str| crate::steps::build_dir(root).join(name);
+    let words = ["test", "--profile", "sim", "--package", "quire-mm", "--lib", "loom"];
+    let mut models = cargo(&words);
+    models.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", dir("loom"));
     // Three switches away from a running thread find what is found in practice; all orders of
     // longer models would take hours.
-    test.env("LOOM_MAX_PREEMPTIONS", "3");
-    steps.run("models", test);
-    let mut test = cargo(&SCHEDULES);
-    test.env("RUSTFLAGS", SCHEDULES_FLAGS);
-    test.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("shuttle"));
-    steps.run("schedules", test);
+    models.env("LOOM_MAX_PREEMPTIONS", "3");
+    let mut schedules = cargo(&SCHEDULES);
+    schedules.env("RUSTFLAGS", SCHEDULES_FLAGS).env("CARGO_TARGET_DIR", dir("shuttle"));
+    steps.both([("models", models), ("schedules", schedules)]);
 }
 
 fn bare(root: &Path, steps: &mut Steps) {
@@ -176,10 +174,11 @@ fn emulated(root: &Path, steps: &mut Steps) {
     steps.run("emulated", command);
 }
 
-/// The program that measures the stack: its style, and its bounds.
+/// The library's text, and the program that measures the stack: its style, and its bounds.
 fn stack(root: &Path, steps: &mut Steps) {
     apart(root, &root.join(stack::DIR), "stack", &Isa::ALL, steps);
-    steps.run("stack", cargo(&["xtask", "stack"]));
+    let text = cargo(&["xtask", "text", "core"]);
+    steps.both([("text", text), ("stack", cargo(&["xtask", "stack"]))]);
 }
 
 /// The example of a kernel: its style, and a boot on each kind of CPU.
