@@ -7,7 +7,7 @@ use crate::space::Advice;
 
 /// No demand.
 #[derive(Default)]
-pub(crate) struct Demand;
+pub(crate) struct Demand {}
 
 impl Demand {
     #[inline(always)]

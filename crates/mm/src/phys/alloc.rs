@@ -281,7 +281,7 @@ impl<'m> Phys<'m> {
     #[inline]
     pub(crate) fn is_of_pool(&self, block: Pfn, order: Order) -> bool {
         let group = block.align_down(GROUP_ORDER.pages());
-        POOLS_MAX > 0
+        POOLS_MAX != 0
             && order >= CACHED_ORDER_MAX
             && self.meta.slot(group).is_some()
             && self.meta.mobility(group).is_reserved()

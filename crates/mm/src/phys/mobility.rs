@@ -71,7 +71,7 @@ impl Mobility {
 
     #[inline]
     pub(super) const fn is_reserved(self) -> bool {
-        POOLS_MAX > 0 && matches!(self, Self::Reserved(_))
+        POOLS_MAX != 0 && matches!(self, Self::Reserved(_))
     }
 
     /// The groups that lend frames where those of this mobility have none, the best first.
