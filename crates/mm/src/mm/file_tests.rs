@@ -10,12 +10,18 @@ use crate::cache::{
     Entry, FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity,
 };
 use crate::check;
+#[cfg(feature = "swap")]
+use crate::fault::SizePolicy;
 use crate::fault::plan::Reach;
 use crate::fault::{BlockSource, Decision, decide};
 use crate::folio::{Folio, FolioFlags, Folios};
 use crate::phys::{CpuCache, Slot, Zone};
+#[cfg(feature = "swap")]
+use crate::space::AreaFlags;
 use crate::space::{At, Backing, Request, Space};
 use crate::stats::Counters;
+#[cfg(feature = "swap")]
+use crate::stats::Event;
 use crate::{Errno, Error, Mm, Need, Parts, ReadFailed, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
@@ -343,5 +349,39 @@ fn a9_a_folio_larger_than_a_block_takes_the_place_of_empty_nodes_and_of_nothing_
         assert_eq!(open.insert(12, page), Ok(false), "a larger folio is there");
         take_out(0, giant.order);
         index.prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| mm.base().free(run));
+    });
+}
+
+#[cfg(feature = "swap")]
+#[test]
+fn e7_a_folio_of_a_file_is_divided_into_none_smaller_than_the_file_has() {
+    with(|mm, space, _| {
+        let least = Order::new(2);
+        mm.policy().set_size(Order::new(4), SizePolicy::Always).expect("a size");
+        let coarse = mm.files().open(Store::Memory, 16, least).expect("one is left");
+        let first = START.add(1024);
+        let request = Request {
+            backing: Backing::File { id: coarse, page: 0 },
+            flags: AreaFlags::SHARED,
+            ..Request::anon(16).at(At::Fixed(first))
+        };
+        mm.map(space, &request).expect("free");
+        mm.fault(space, first, Access::Write).expect("there is memory");
+        let index = mm.base().index(coarse).expect("open");
+        let (folio, _) = index.next(FilePages::new(0, 16)).expect("it was touched");
+        assert!(folio.order > least, "{folio:?}");
+        let divide = |most| {
+            let (files, owner) = (mm.files(), identity(coarse, 0));
+            let divided = files.divide_whole(folio, owner, most, &&[space][..]);
+            let counted = |event| mm.totals().event(event);
+            (divided, counted(Event::FolioSplit), counted(Event::FolioSplitFailed))
+        };
+        assert_eq!(divide(Order::new(1)), (false, 0, 1));
+        assert_eq!(index.next(FilePages::new(0, 16)).map(|found| found.0), Some(folio));
+        assert_eq!(divide(least), (true, 1, 1));
+        let (part, pages) = index.next(FilePages::new(0, 16)).expect("its first part");
+        assert_eq!((part.head, pages), (folio.head, FilePages::new(0, 4)));
+        mm.unmap(space, PageSpan::new(first, first.add(16))).expect("it is mapped");
+        mm.files().close(coarse).expect("it is open");
     });
 }
