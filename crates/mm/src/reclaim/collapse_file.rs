@@ -179,10 +179,9 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         let _reshaping = file.reshaping();
         let hidden = match target.pages.end > file.pages() {
             true => Err(Hindrance::Empty),
-            false => match file.seclude(target.pages, self.spaces) {
-                Ok(_) => Ok(()),
-                Err(kept) => Err(Hindrance::from(kept.why)),
-            },
+            false => {
+                file.seclude(target.pages, self.spaces).map(drop).map_err(|kept| kept.why.into())
+            }
         };
         if let Err(why) = hidden {
             base.free(run);

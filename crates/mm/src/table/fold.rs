@@ -58,7 +58,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// The same for one of several runs with the same attributes.
+    /// The same for one of several runs with the same attributes. It stands apart, since one
+    /// function for both made unmapping dearer by 900 instructions.
     #[inline(always)]
     pub(crate) fn put_alike(
         &self,

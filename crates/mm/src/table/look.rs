@@ -91,7 +91,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let place = (!span.is_empty()).then(|| self.walk(span.start, Level::LAST))?;
         // Most spaces that are asked for a base page have another there, or none: no lock is needed
         // to see that.
-        if span.count() == 1 && !place.maps::<A>(folio.head) {
+        let is_page = folio.order == Order::ZERO && span.count() == 1;
+        if is_page && !place.maps::<A>(folio.head) {
             return None;
         }
         let is_it = |there| there == folio && hold();

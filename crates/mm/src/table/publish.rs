@@ -12,7 +12,7 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Pfn};
+use quire_units::Pfn;
 
 use super::Locked;
 use crate::folio::Folios;
@@ -30,13 +30,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     #[inline(never)]
     fn publish_folios(&self, frame: Pfn, count: usize) {
-        let (folios, mut left) = (Folios::new(self.tables.meta), self.frames(frame, count));
-        while left.count > 0
-            && let Some(folio) = folios.of(left.start)
-        {
-            folios.publish(self.tables.hw, folio);
-            let end = folio.span().end().min(left.end());
-            left = FrameSpan::new(end, left.end().offset_from(end));
+        let (folios, frames) = (Folios::new(self.tables.meta), self.frames(frame, count));
+        // Mostly one folio has them all, which the walk over many is slow for.
+        if let Some(folio) = folios.of(frame).filter(|folio| folio.span().covers(frames)) {
+            return folios.publish(self.tables.hw, folio);
         }
+        folios.each(frames, |folio, _| {
+            folios.publish(self.tables.hw, folio);
+            true
+        });
     }
 }
