@@ -26,13 +26,13 @@ pub const COPY_MOST_BYTES: u64 = 64 << 10;
 /// How long a copy may take for pages around the one that is written: about ten faults.
 pub const COPY_NS: u64 = 10_000;
 
-/// How many more leaves a write keeps at first if its page is no longer shared, where a program
+/// As many more leaves a write keeps at first if its page is no longer shared, where a program
 /// writes pages in order; the more it has written so, the more it keeps, up to [`KEEP_MOST`].
-pub const KEEP_AHEAD: usize = 16;
+pub const KEEP_AHEAD: Order = Order::new(4);
 
 /// The most leaves that a write keeps besides its own: with more, a fault would hold its table for
 /// long.
-pub const KEEP_MOST: usize = 256;
+pub const KEEP_MOST: Order = Order::new(8);
 
 /// The most folios that leave by one flush. They are on the stack: with reclaim's own calls, 4 KiB.
 pub const LEAVE_MOST: usize = 20;

@@ -79,16 +79,23 @@ impl<'a, A: Arch, H: Hardware> Change<'a, A, H> {
         mut step: impl FnMut(&mut Section<'a, A, H>) -> Result<(), SectionLack>,
     ) -> Result<(), Error> {
         while let Err(need) = step(&mut self.section) {
-            let run = match need {
-                SectionLack::Settle => {
-                    self.settle();
-                    continue;
-                }
-                SectionLack::Node => self.base.frame_that_stays()?,
-                SectionLack::Table => self.base.table_frame()?,
-            };
-            self.base.free(self.section.bring(need, run).err());
+            self.bring(need)?;
         }
+        Ok(())
+    }
+
+    /// Brings what a step lacks.
+    #[cold]
+    fn bring(&mut self, need: SectionLack) -> Result<(), Error> {
+        let run = match need {
+            SectionLack::Settle => {
+                self.settle();
+                return Ok(());
+            }
+            SectionLack::Node => self.base.frame_that_stays()?,
+            SectionLack::Table => self.base.table_frame()?,
+        };
+        self.base.free(self.section.bring(need, run).err());
         Ok(())
     }
 

@@ -221,10 +221,15 @@ impl<'m> Groups<'m> {
     /// Whether a space may map this many pages more; if not, the group that has no room for them.
     #[inline]
     pub(crate) fn charge<A: Arch>(&self, space: &Space<A>, pages: u64) -> Result<(), Error> {
-        if space.group().is_none() {
-            return Ok(());
+        match space.group() {
+            None => Ok(()),
+            group => self.charge_group(group, pages),
         }
-        match self.chain(space.group()).find(|(_, group)| group.credit() < pages as i64) {
+    }
+
+    #[inline(never)]
+    fn charge_group(&self, group: Option<GroupId>, pages: u64) -> Result<(), Error> {
+        match self.chain(group).find(|(_, group)| group.credit() < pages as i64) {
             Some((id, _)) => Err(Error::OverLimit(id)),
             None => Ok(()),
         }
@@ -234,9 +239,14 @@ impl<'m> Groups<'m> {
     #[inline]
     pub(crate) fn draw<A: Arch>(&self, space: &Space<A>, pages: u64) {
         if space.group().is_some() {
-            self.chain(space.group()).for_each(|(_, group)| {
-                group.credit.fetch_sub(pages, Ordering::Relaxed);
-            });
+            self.draw_group(space.group(), pages);
         }
+    }
+
+    #[inline(never)]
+    fn draw_group(&self, group: Option<GroupId>, pages: u64) {
+        self.chain(group).for_each(|(_, group)| {
+            group.credit.fetch_sub(pages, Ordering::Relaxed);
+        });
     }
 }

@@ -108,9 +108,14 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     #[inline]
     pub(crate) fn free(&self, run: impl Into<Option<FrameRun>>) {
         if let Some(run) = run.into() {
-            self.hw.freed(run.span());
-            self.phys.free(self.hw.cpu(), run);
+            self.free_run(run);
         }
+    }
+
+    #[inline(never)]
+    fn free_run(&self, run: FrameRun) {
+        self.hw.freed(run.span());
+        self.phys.free(self.hw.cpu(), run);
     }
 
     /// Drops a reference to a folio, and frees it with the last.

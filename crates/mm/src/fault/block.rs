@@ -1,5 +1,6 @@
-//! A write to a private page of a file copies a whole block, out of all folios of the file that are
-//! mapped in it (rows B5, C4).
+//! A write to a shared page copies several pages, out of all folios that are mapped there: to a
+//! private page of a file a whole block (rows B5, C4), and in a program that writes page after page
+//! the next ones (row C4).
 //!
 //! The offset of a program's data in its file rarely agrees, to more than a page, with its address.
 //! So a block of memory maps parts of several folios, and the copy of the block is assembled from
@@ -16,7 +17,7 @@
 use arrayvec::ArrayVec;
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, PageSpan};
+use quire_units::{FrameSpan, PageSpan};
 
 use super::unshare::{Part, Unshare};
 use crate::folio::{Folio, FolioFlags, Folios};
@@ -24,8 +25,7 @@ use crate::limits::PIECES_MAX;
 use crate::space::View;
 use crate::table::{Locked, What};
 
-/// The file pages of a block: consecutive pages, in parts of folios, with a reference to each
-/// folio.
+/// The pages to copy: consecutive ones, in parts of folios, with a reference to each folio.
 #[must_use = "the folios are held: release them"]
 pub(crate) struct BlockSource {
     parts: ArrayVec<Part, PIECES_MAX>,
@@ -37,13 +37,15 @@ impl BlockSource {
         Self { parts: ArrayVec::new() }
     }
 
-    /// Takes references to the folios of the file that `pages`, an aligned block, maps. `false`,
-    /// and there are no parts, where another page is among them, or there are too many folios.
+    /// Takes references to the folios that `pages` map: of a file, or else such as others map, too.
+    /// `false` where another page is among them, or there are too many folios. The caller calls
+    /// [`release`](Self::release) in any case.
     pub(crate) fn hold<A: Arch, H: Hardware>(
         &mut self,
         view: &View<'_, A, H>,
         unshare: &Unshare,
         pages: PageSpan,
+        of_file: bool,
     ) -> bool {
         if !unshare.area.span.covers(pages) {
             return false;
@@ -56,43 +58,18 @@ impl BlockSource {
         let folios = view.folios();
         let mut hold = |folio, frames| {
             let part = Part::new(folio, frames);
-            let held = is_sound(&folios, folio) && self.parts.try_push(part).is_ok();
+            let held = is_sound(&folios, folio, of_file) && self.parts.try_push(part).is_ok();
             if held {
                 folios.get(folio);
             }
             held
         };
-        if each_leaf(&locked, pages, |frames| folios.each(frames, &mut hold) == frames.count) {
-            return true;
-        }
-        // This table still maps them: none of these references is the last.
-        self.release(view, &mut |_| debug_assert!(false));
-        false
+        each_leaf(&locked, pages, |frames| folios.each(frames, &mut hold) == frames.count)
     }
 
-    /// The frames, each with the number of frames before it.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = (u64, FrameSpan)> {
-        self.parts.iter().scan(0, |before, part| {
-            let at = *before;
-            *before += part.frames().count;
-            Some((at, part.frames()))
-        })
-    }
-
-    /// Maps `run`, a folio with a copy of all the parts, at `pages` in place of them.
-    ///
-    /// # Errors
-    /// The run, when the areas or the leaves have changed.
-    pub(crate) fn replace<A: Arch, H: Hardware>(
-        &self,
-        view: &View<'_, A, H>,
-        unshare: &Unshare,
-        pages: PageSpan,
-        run: FrameRun,
-    ) -> Result<(), FrameRun> {
-        let last = unshare.replace(view, &self.parts, Order::ZERO, pages, run)?;
-        debug_assert!(last.is_none(), "this holds a reference to each folio");
-        Ok(())
+    /// The parts, in the order of their pages.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// Releases the folios. `free` gets the frames of those whose last reference this was.
@@ -127,9 +104,14 @@ fn each_leaf<A: Arch, H: Hardware>(
     true
 }
 
-/// Whether `folio`, which a table maps, has pages of a file that can be copied. A folio that a fork
-/// shares has none: it is better kept whole until its last user writes it.
-fn is_sound(folios: &Folios<'_>, folio: Folio) -> bool {
+/// Whether the pages of `folio`, which a table maps, may be copied. A folio that a fork shares is no
+/// part of a block of a file: it is better kept whole until its last user writes it. And a folio
+/// that may be this space's alone is better kept than copied.
+fn is_sound(folios: &Folios<'_>, folio: Folio, of_file: bool) -> bool {
     let (known, _) = folios.known(folio);
-    known.contains(FolioFlags::CACHED) && !known.contains(FolioFlags::POISONED)
+    let wanted = match of_file {
+        true => known.contains(FolioFlags::CACHED),
+        false => !folios.may_be_sole(folio),
+    };
+    wanted && !known.contains(FolioFlags::POISONED)
 }

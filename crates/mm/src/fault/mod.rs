@@ -38,4 +38,4 @@ pub(crate) use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
 pub use policy::{Defrag, EXTFRAG_MOST, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
 pub use size::Cause;
 pub(crate) use size::{Choice, highest};
-pub(crate) use unshare::{Claim, Source, Unshare};
+pub(crate) use unshare::{Claim, Part, Source, Unshare};

@@ -63,6 +63,8 @@ pub struct Source {
     pub leaf: Order,
     /// The sizes that a copy may have.
     pub orders: OrderSet,
+    /// As many pages from the written one on, it included, the program is about to write.
+    pub ahead: Order,
 }
 
 /// Some frames of a folio, in two words.
@@ -122,13 +124,19 @@ impl Unshare {
         Advice::of(self.area.flags)
     }
 
-    /// Whether the page maps a file and is written like any other page of a private area: not by a
-    /// debugger, and not in an area with tracked writes or a watcher.
-    pub(crate) fn is_of_file(&self) -> bool {
+    /// Whether the page is written like any other page of a private area: not by a debugger, and
+    /// not in an area with tracked writes or a watcher. Then pages around it may be copied as well.
+    pub(crate) fn is_plain(&self) -> bool {
         let (flags, prot) = (self.area.flags, self.area.prot);
         let told_apart =
             flags.intersects(AreaFlags::SHARED | AreaFlags::TRACKED | AreaFlags::WATCH);
-        self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
+        prot.contains(Prot::WRITE) && !told_apart
+    }
+
+    /// Whether such a page maps a file.
+    #[cfg(feature = "files")]
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.area.backing != Backing::Anon && self.is_plain()
     }
 
     /// The backing of the area.
@@ -188,6 +196,7 @@ impl Unshare {
             frame,
             leaf: A::order(locked.level()),
             orders: copies(),
+            ahead: about_to_write(&locked, index, Order::new(1), policy.copy_most()),
         })
     }
 
@@ -225,23 +234,17 @@ impl Unshare {
         run: &Run,
     ) -> usize {
         let mut at = run.index + run.count;
-        let is_own = |back: usize| {
-            let index = run.index.checked_sub(back);
-            let what = index.map(|index| locked.entry(index).what);
-            matches!(what, Some(What::Leaf { attrs, .. })
-                if attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW))
-        };
         // Only single pages of a watched area may have lost their mark.
-        if !is_own(1) || self.area.flags.contains(AreaFlags::WATCH_WRITE) {
+        if self.area.flags.contains(AreaFlags::WATCH_WRITE) {
             return at;
         }
-        // The fault keeps as many leaves as were written before, as far as a few of them tell.
-        let mut more = KEEP_AHEAD;
-        while more < KEEP_MOST && is_own(more) {
-            more *= 2;
+        let more = about_to_write(locked, run.index, KEEP_AHEAD, KEEP_MOST);
+        if more == Order::ZERO {
+            return at;
         }
         let room = self.area.span.end.min(locked.reach().end).offset_from(locked.page(at));
-        let end = at + more.min((room >> A::order(locked.level()).get()) as usize);
+        let end =
+            at + (more.pages() as usize).min((room >> A::order(locked.level()).get()) as usize);
         while at < end {
             let alone =
                 locked.grant_pages(at, end, self.exclusive(), |frame| folios.is_sole_page(frame));
@@ -264,9 +267,9 @@ impl Unshare {
         at
     }
 
-    /// Maps `run`, a folio with the copy of `parts`, as exclusive at `pages`, which map these parts
-    /// by leaves of order `leaf`, and flushes. Returns the frames of an old folio of which this was
-    /// the last hold: of one at most.
+    /// Maps `run`, folios of order `each` with the copy of `parts`, as exclusive at `pages`, which
+    /// map these parts by leaves of order `leaf`, and flushes. Returns the frames of an old folio
+    /// of which this was the last hold: of one at most.
     ///
     /// # Errors
     /// The run, when the areas or the leaves have changed.
@@ -276,7 +279,7 @@ impl Unshare {
         view: &View<'_, A, H>,
         parts: &[Part],
         leaf: Order,
-        pages: PageSpan,
+        (pages, each): (PageSpan, Order),
         run: FrameRun,
     ) -> Result<Option<FrameRun>, FrameRun> {
         let locked = self.lock(view, pages.start);
@@ -296,17 +299,41 @@ impl Unshare {
         if !current {
             return Err(run);
         }
-        let order = Order::fitting(run.count()).unwrap_or_default();
         let frame = run.start();
         let folios = view.folios();
-        folios.adopt_mapped(run, order, view.tables().home(pages.start));
+        folios.adopt_mapped(run, each, view.tables().home(pages.start));
         let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
         let count = (pages.count() >> leaf.get()) as usize;
-        locked.replace(index, count, frame, attrs, order);
+        locked.replace(index, count, frame, attrs, each);
         // The flush is over.
         let unmapped = parts.iter().map(|part| folios.unmap(part.folio(), part.count));
         Ok(unmapped.fold(None, Option::or))
     }
+}
+
+/// As many leaves from entry `index` on the program is about to write, if it writes leaf after leaf:
+/// one where the leaf before is not exclusive; else as many as it wrote before, as far as a few of
+/// them tell, at least `least` and at most `most`.
+#[inline(never)]
+fn about_to_write<A: Arch, H: Hardware>(
+    locked: &Locked<'_, A, H>,
+    index: usize,
+    least: Order,
+    most: Order,
+) -> Order {
+    let is_own = |back: u64| {
+        let what = index.checked_sub(back as usize).map(|index| locked.entry(index).what);
+        matches!(what, Some(What::Leaf { attrs, .. })
+            if attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW))
+    };
+    if !is_own(1) {
+        return Order::ZERO;
+    }
+    let mut order = least.min(most);
+    while order < most && is_own(order.pages()) {
+        order = Order::new(order.get() + 1);
+    }
+    order
 }
 
 /// The run around the entry `leaf`, which maps `frame` of `folio`, as far as it maps the folio

@@ -204,7 +204,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let mut from = folio.span();
         from.start = from.start.add(block.slots.start - there.start);
         from.count = order.pages();
-        if let Err(poisoned) = copy(base.hw, &run, from, 0, base.pace, || {}) {
+        if let Err(poisoned) = copy(base.hw, &run, from, 0, base.pace, &mut || {}) {
             base.free(run.dirtied());
             return Err(poisoned.into());
         }

@@ -95,7 +95,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
                 return (false, kept.mapped);
             }
         };
-        let copied = copy(base.hw, &to, old.span(), 0, base.pace, || {});
+        let copied = copy(base.hw, &to, old.span(), 0, base.pace, &mut || {});
         let to = to.dirtied();
         let joined = copied.is_ok() && self.enter_copy(old, pages.start, &to).is_some();
         if !joined {

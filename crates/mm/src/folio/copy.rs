@@ -21,38 +21,58 @@ pub fn copy<H: Hardware>(
     from: FrameSpan,
     wanted: u64,
     pace: Pace,
-    resched: impl FnMut(),
+    resched: &mut dyn FnMut(),
 ) -> Result<(), Poisoned> {
     debug_assert_eq!(to.count(), from.count);
     if from.count == 1 {
         return hw.copy(to, 0, from);
     }
-    let pieces = extents(from.count, wanted).into_iter();
-    let pieces = pieces.map(|at| (at.start, part_of(from, at)));
-    copy_pieces(hw, to, pieces, pace, resched)
+    let mut copy = Copy { hw, to, pace, resched, begun: false };
+    extents(from.count, wanted)
+        .into_iter()
+        .try_for_each(|at| copy.piece(at.start, part_of(from, at)))
 }
 
-/// Copies pieces over the frames of `to`, each to its own offset, in units as [`copy`] does.
+/// Copies pieces over the frames of `to`, one after the other, in units as [`copy`] does.
 ///
 /// # Errors
 /// As for [`copy`].
 pub(crate) fn copy_pieces<H: Hardware>(
     hw: &H,
     to: &FrameRun,
-    pieces: impl Iterator<Item = (u64, FrameSpan)>,
+    mut pieces: impl Iterator<Item = FrameSpan>,
     pace: Pace,
-    mut resched: impl FnMut(),
+    resched: &mut dyn FnMut(),
 ) -> Result<(), Poisoned> {
-    let mut first = true;
-    for (at, from) in pieces {
-        for unit in units(0..from.count, pace.unit_pages) {
-            if !core::mem::take(&mut first) {
-                resched();
+    let (mut copy, mut at) = (Copy { hw, to, pace, resched, begun: false }, 0);
+    pieces.try_for_each(|from| {
+        let start = at;
+        at += from.count;
+        copy.piece(start, from)
+    })
+}
+
+/// A copy under way.
+struct Copy<'a, H> {
+    hw: &'a H,
+    to: &'a FrameRun,
+    pace: Pace,
+    resched: &'a mut dyn FnMut(),
+    begun: bool,
+}
+
+impl<H: Hardware> Copy<'_, H> {
+    /// Copies `from` to the frames that begin `at` frames behind the first.
+    #[inline(never)]
+    fn piece(&mut self, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        for unit in units(0..from.count, self.pace.unit_pages) {
+            if core::mem::replace(&mut self.begun, true) {
+                (self.resched)();
             }
-            hw.copy(to, at + unit.start, part_of(from, unit))?;
+            self.hw.copy(self.to, at + unit.start, part_of(from, unit))?;
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The frames `at`, counted from the first of `frames`.

@@ -124,15 +124,16 @@ fn c4_a_block_is_not_replaced_when_something_in_it_has_changed_meanwhile() {
             let Decision::Unshare(unshare) = decided else { panic!("{decided:?}") };
             assert!(unshare.is_of_file());
             let mut pieces = BlockSource::new();
-            assert!(pieces.hold(&view, &unshare, block), "all of it is mapped");
-            assert_eq!(pieces.frames().map(|(_, frames)| frames.count).sum::<u64>(), 16);
+            assert!(pieces.hold(&view, &unshare, block, true), "all of it is mapped");
+            assert_eq!(pieces.parts().iter().map(|part| part.frames().count).sum::<u64>(), 16);
             change(mm, space, one);
             let run = mm.base().frames(Order::new(4), true).expect("memory");
             mm.base().clear(&run, 0, &mut || {});
-            let replaced = pieces.replace(&view, &unshare, block, run);
+            let to = (block, Order::new(4));
+            let replaced = unshare.replace(&view, pieces.parts(), Order::ZERO, to, run);
             pieces.release(&view, &mut |run| mm.base().free(run));
             assert_eq!(replaced.is_ok(), goes);
-            replaced.unwrap_or_else(|run| mm.base().free(run));
+            mm.base().free(replaced.unwrap_or_else(Some));
         });
     }
 }

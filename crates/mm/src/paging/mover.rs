@@ -78,7 +78,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             base.free(run);
             return None;
         }
-        let copied = copy(base.hw, &run, old.span(), 0, base.pace, || {});
+        let copied = copy(base.hw, &run, old.span(), 0, base.pace, &mut || {});
         let run = run.dirtied();
         let file = self.files().with(&device.index);
         let made = copied.ok().and_then(|()| {

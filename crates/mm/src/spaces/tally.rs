@@ -31,6 +31,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// Flushes this CPU's translation of `page`, whose leaf grants more now, or granted it before.
+    #[inline(never)]
     pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn, touched: Touched) {
         let own = CpuSet::new();
         own.insert(self.base.hw.cpu());
@@ -79,15 +80,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         space.counters.fallback(cpu, order);
     }
 
-    /// Counts a copy of `pages` into a folio of `order`.
+    /// Counts a copy of `pages` into folios of `order`.
     pub(crate) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
         self.base.groups.draw(view.space, pages.count());
         self.base.count(Event::CowCopy, pages.count());
-        self.base.count_folios(FolioEvent::Copy, order, 1);
+        self.base.count_folios(FolioEvent::Copy, order, pages.count() >> order.get());
         Resolved::Unshared { pages, copied: Some(order) }
     }
 
     /// Waits for the end of a change under way at `page`.
+    #[cold]
     pub(crate) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
         self.base.count(Event::Stale, 1);
         while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {

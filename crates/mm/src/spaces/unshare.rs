@@ -7,12 +7,8 @@ use quire_units::{Order, OrderSet, PageSpan, Vpn};
 use super::Spaces;
 use super::outcome::{Resolved, Served};
 use crate::base::{Error, Stop};
-#[cfg(feature = "files")]
-use crate::fault::BlockSource;
-use crate::fault::{Claim, Policy, Source, Unshare};
-use crate::folio::copy::copy;
-#[cfg(feature = "files")]
-use crate::folio::copy::copy_pieces;
+use crate::fault::{BlockSource, Cause, Claim, Part, Policy, Source, Unshare};
+use crate::folio::copy::{copy, copy_pieces};
 use crate::space::{Space, View};
 use crate::stats::Event;
 use crate::table::Touched;
@@ -88,15 +84,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let policy = &self.base.policy;
             let sizes = policy.copies_of_files(unshare.advice(), view.space.opt_out());
             if let Some(done) = self.own_block(view, unshare, source, sizes, resched) {
-                return Ok(Some(done));
+                return done;
             }
+        }
+        if let Some(done) = self.own_ahead(view, unshare, source, resched) {
+            return done;
         }
         let fits = |order: &Order| {
             source.pages.covers(PageSpan::block(unshare.page, *order))
                 && self.base.groups.affords(view.space, Policy::room_for_copy(*order))
         };
         for order in allowed.descending(source.leaf).filter(fits) {
-            match self.take_one(view.space, order, unshare.advice()) {
+            match self.take_copy(view, order, unshare) {
                 Ok(run) => return self.copy_into(view, unshare, source, run, order, resched),
                 Err(_) if order == Order::ZERO => return Err(Error::NoMemory(order).into()),
                 Err(cause) => self.fallback(view.space, order, cause),
@@ -134,25 +133,40 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         resched: &mut dyn FnMut(),
     ) -> Served {
         let pages = PageSpan::block(unshare.page, order);
-        let run = run.dirtied();
-        let (part, wanted) = (source.part(pages), unshare.page.offset_from(pages.start));
-        if let Err(poisoned) =
-            copy(self.base.hw, &run, part.frames(), wanted, self.base.pace, resched)
-        {
-            self.base.free(run);
-            return Err(poisoned.into());
+        let parts = [source.part(pages)];
+        self.copy_parts(view, unshare, (&parts, source.leaf), (pages, order), run, resched)
+    }
+
+    /// Copies `parts`, which `pages` map by leaves of order `leaf`, into `run`, and maps it there
+    /// as folios of order `each`. `None` when a change interfered.
+    #[inline(never)]
+    fn copy_parts(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        (parts, leaf): (&[Part], Order),
+        (pages, each): (PageSpan, Order),
+        run: FrameRun,
+        resched: &mut dyn FnMut(),
+    ) -> Served {
+        let (hw, pace) = (self.base.hw, self.base.pace);
+        let (run, wanted) = (run.dirtied(), unshare.page.offset_from(pages.start));
+        let copied = match parts {
+            [part] => copy(hw, &run, part.frames(), wanted, pace, resched),
+            _ => copy_pieces(hw, &run, parts.iter().map(|part| part.frames()), pace, resched),
+        };
+        let (done, freed) = match copied {
+            Err(poisoned) => (Err(poisoned.into()), Some(run)),
+            Ok(()) => match unshare.replace(view, parts, leaf, (pages, each), run) {
+                Ok(last) => (Ok(Some(self.copied(view, pages, each))), last),
+                Err(run) => (Ok(None), Some(run)),
+            },
+        };
+        self.base.free(freed);
+        if matches!(done, Ok(None)) {
+            self.wait(view, unshare.page);
         }
-        match unshare.replace(view, &[part], source.leaf, pages, run) {
-            Ok(last) => {
-                self.base.free(last);
-                Ok(Some(self.copied(view, pages, order)))
-            }
-            Err(run) => {
-                self.base.free(run);
-                self.wait(view, unshare.page);
-                Ok(None)
-            }
-        }
+        done
     }
 
     /// Copies the folio that `page` of a space maps into one of its own, where
@@ -188,18 +202,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         source: &Source,
         allowed: OrderSet,
         resched: &mut dyn FnMut(),
-    ) -> Option<Resolved> {
-        let mut pieces = BlockSource::new();
+    ) -> Option<Served> {
         for order in allowed.descending(Order::new(1)) {
             let pages = PageSpan::block(unshare.page, order);
             if source.pages.covers(pages) {
                 return None;
             }
-            if !pieces.hold(view, unshare, pages) {
-                continue;
-            }
-            let done = self.own_pieces(view, unshare, &pieces, (pages, order), resched);
-            pieces.release(view, &mut |run| self.base.free(run));
+            let done = self.own_pieces(view, unshare, (pages.start, order), order, resched);
             if done.is_some() {
                 return done;
             }
@@ -207,30 +216,70 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         None
     }
 
-    /// Copies the pieces found for a block, and replaces them.
-    #[cfg(feature = "files")]
+    /// For a program that writes page after page: copies the next pages as well, each into a folio
+    /// of its own, as many as it wrote before and at most [`Policy::copy_most`]. So no more memory
+    /// is copied in vain than was written. `None`, and nothing has changed, where the program does
+    /// not write so, larger folios are wanted, or the next pages are not shared.
+    fn own_ahead(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        source: &Source,
+        resched: &mut dyn FnMut(),
+    ) -> Option<Served> {
+        if !unshare.is_plain() || source.orders.largest() > Some(Order::ZERO) {
+            return None;
+        }
+        let start = unshare.page;
+        let affords =
+            |order: &Order| self.base.groups.affords(view.space, Policy::room_for_copy(*order));
+        OrderSet::up_to(source.ahead)
+            .descending(Order::new(1))
+            .filter(affords)
+            .find_map(|order| self.own_pieces(view, unshare, (start, order), Order::ZERO, resched))
+    }
+
+    /// Copies as many pages from `start` on as `order` has, out of all folios that are mapped
+    /// there, into folios of order `each`: one, or one for each page. `None`, and nothing has
+    /// changed, where not all of them can be copied.
+    #[inline(never)]
     fn own_pieces(
         &self,
         view: &View<'_, A, H>,
         unshare: &Unshare,
-        pieces: &BlockSource,
-        (pages, order): (PageSpan, Order),
+        (start, order): (Vpn, Order),
+        each: Order,
         resched: &mut dyn FnMut(),
-    ) -> Option<Resolved> {
-        let run = self.take_one(view.space, order, unshare.advice());
-        let run = run.map_err(|cause| self.fallback(view.space, order, cause)).ok()?.dirtied();
-        let copied = copy_pieces(self.base.hw, &run, pieces.frames(), self.base.pace, resched);
-        // Where memory has failed, a smaller block may still be sound.
-        let placed = match copied {
-            Ok(()) => pieces.replace(view, unshare, pages, run),
-            Err(_) => Err(run),
-        };
-        match placed {
-            Ok(()) => Some(self.copied(view, pages, order)),
-            Err(run) => {
-                self.base.free(run);
+    ) -> Option<Served> {
+        let pages = PageSpan::new(start, start.add(order.pages()));
+        let mut pieces = BlockSource::new();
+        let is_held = pieces.hold(view, unshare, pages, each > Order::ZERO);
+        let done = match is_held.then(|| self.take_copy(view, order, unshare)) {
+            Some(Ok(run)) => {
+                let from = (pieces.parts(), Order::ZERO);
+                let done = self.copy_parts(view, unshare, from, (pages, each), run, resched);
+                // Where memory has failed, a smaller block may still be sound.
+                Some(done).filter(Result::is_ok)
+            }
+            Some(Err(cause)) if cfg!(feature = "files") && each > Order::ZERO => {
+                self.fallback(view.space, order, cause);
                 None
             }
-        }
+            // No block was wanted but pages, which are still to come.
+            _ => None,
+        };
+        pieces.release(view, &mut |run| self.base.free(run));
+        done
+    }
+
+    /// Takes a block for a copy.
+    #[inline(never)]
+    fn take_copy(
+        &self,
+        view: &View<'_, A, H>,
+        order: Order,
+        unshare: &Unshare,
+    ) -> Result<FrameRun, Cause> {
+        self.take_one(view.space, order, unshare.advice())
     }
 }

@@ -60,8 +60,8 @@ impl Recorder {
     /// The calls that copying to `run` makes, and its result.
     fn copy(&self, run: &FrameRun, wanted: u64, pace: Pace) -> (Vec<Seen>, Result<(), Poisoned>) {
         self.seen.lock().unwrap().clear();
-        let resched = || self.seen.lock().unwrap().push(Seen::Resched);
-        let done = copy(self, run, FrameSpan::new(FROM, run.count()), wanted, pace, resched);
+        let mut resched = || self.seen.lock().unwrap().push(Seen::Resched);
+        let done = copy(self, run, FrameSpan::new(FROM, run.count()), wanted, pace, &mut resched);
         (self.seen.lock().unwrap().clone(), done)
     }
 }

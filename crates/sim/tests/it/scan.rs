@@ -124,6 +124,8 @@ fn d4_a_block_of_which_too_much_is_shared_stays_until_it_is_not() {
     with::<X86_64>(Config::x86_64(), |machine, mm| {
         let mut scene = Scene::<X86_64>::new(machine, mm, BLOCK);
         let child = mm.fork(&scene.space, Asid(2)).unwrap();
+        // Each write copies its page alone.
+        mm.policy().set_copy_most(Order::ZERO);
         (0..256).for_each(|page| scene.write(page));
         assert_eq!(scene.scan(u64::MAX, ScanLimits { shared: 255, ..ANY }).made, 0);
         assert_eq!(mm.totals().event(Event::ScanShared), 1);

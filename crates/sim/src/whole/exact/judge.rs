@@ -33,6 +33,9 @@ pub(super) struct Outlook {
     simple: bool,
     /// The largest copy that is wanted.
     largest: Order,
+    /// The most pages that are copied into folios of a page each: more than one after pages that
+    /// the space has written, where no larger size is wanted.
+    ahead: u64,
     /// There is memory at hand for it, and no allocation is to fail on purpose.
     plenty: bool,
 }
@@ -51,7 +54,10 @@ impl Outlook {
             }
             (claim, Some(order)) if claim.is_none() || !self.simple => {
                 let sized = order == self.largest || order < self.largest && !self.plenty;
+                let several = order == Order::ZERO && pages.start == page;
+                let count = pages.count();
                 sized && pages == PageSpan::block(page, order)
+                    || several && count.is_power_of_two() && count <= self.ahead
             }
             _ => false,
         };
@@ -78,16 +84,24 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let follows = before.is_some_and(|before| !before.cow);
         let simple = mapped == run.count();
         let wanted = self.wants(process)?(model.process.pages[at].flags);
-        let most = self.mm.policy().copy_most();
+        let copy_most = self.mm.policy().copy_most();
         let most =
-            most.min(Order::fitting(folio.map_or(1, |folio| folio.count)).unwrap_or_default());
+            copy_most.min(Order::fitting(folio.map_or(1, |folio| folio.count)).unwrap_or_default());
         let few = wanted & ((2u32 << most.get()) - 1);
         // Where only larger sizes are wanted, a copy has the largest size that copies may have.
         let sizes = if few == 0 && wanted != 0 { 1 << most.get() } else { few };
         let largest = block_in(page, run, sizes);
+        let is_own = |back: usize| {
+            let before = at.checked_sub(back).and_then(|at| model.resident.get(&at));
+            before.is_some_and(|before| !before.cow)
+        };
+        let mut ahead = 1;
+        while sizes & !1 == 0 && ahead < copy_most.pages() && is_own(ahead as usize) {
+            ahead *= 2;
+        }
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
         let plenty = roomy && self.mm.bare_phys().fail_plan() == FailPlan::Never;
-        Ok(Outlook { claim, follows, simple, largest, plenty })
+        Ok(Outlook { claim, follows, simple, largest, ahead, plenty })
     }
 
     /// How many pages of a folio are mapped, over all spaces.
@@ -121,7 +135,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 };
                 let span = PageSpan::new(first.page, last.page.add(1));
                 ensure(span.contains(page), "the pages around it", (page, &changes))?;
-                let order = Order::fitting(span.count()).filter(|_| first.moved());
+                let folio = self.folio(first.now.frame).filter(|_| first.moved());
+                let order = folio.map(|folio| folio.order);
                 self.judge_own(model, &changes, span, order)
             }
         }
@@ -153,7 +168,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         ensure(fine, "pages that were others' as well", (span, copied, changes))?;
         ensure(model.is_one_area(span), "pages of one area", span)?;
         match copied {
-            Some(order) => self.judge_copy(changes, span, order),
+            Some(order) => self.judge_copy(changes, order),
             None => self.judge_claim(model, changes),
         }
     }
@@ -174,13 +189,20 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// A copy goes from consecutive frames to a new folio of just that size.
-    fn judge_copy(
-        &self,
-        changes: &[Change<'_>],
-        span: PageSpan,
-        order: Order,
-    ) -> Result<(), Wrong> {
+    /// A copy goes from consecutive frames to a new folio of just that size, or from any frames to
+    /// new folios of one page.
+    fn judge_copy(&self, changes: &[Change<'_>], order: Order) -> Result<(), Wrong> {
+        for change in changes.chunk_by(|_, _| order > Order::ZERO) {
+            self.judge_folio(change, order)?;
+        }
+        let taken = self.frames();
+        let fresh = changes.iter().all(|change| !taken.contains(&change.now.frame));
+        ensure(fresh, "frames that no space has", changes)
+    }
+
+    /// A folio of this order has the copies of these pages.
+    fn judge_folio(&self, changes: &[Change<'_>], order: Order) -> Result<(), Wrong> {
+        let span = PageSpan::new(changes[0].page, changes[0].page.add(changes.len() as u64));
         ensure(span == PageSpan::block(span.start, order), "a whole block", (span, order))?;
         let (from, to) = (changes[0].here.frame, changes[0].now.frame);
         let steady = (0..)
@@ -188,10 +210,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             .all(|(n, change)| (change.here.frame, change.now.frame) == (from.add(n), to.add(n)));
         let folio = self.folio(to).map(|folio| folio.span());
         let new = folio == Some(FrameSpan::new(to, order.pages()));
-        ensure(steady && new, "a folio of its own", (folio, changes))?;
-        let taken = self.frames();
-        let fresh = changes.iter().all(|change| !taken.contains(&change.now.frame));
-        ensure(fresh, "frames that no space has", changes)
+        ensure(steady && new, "a folio of its own", (folio, changes))
     }
 }
 

@@ -14,6 +14,7 @@ use quire_sim::stage::{Meter, contiguous, leaves, place, space_of, span, stage, 
 use quire_sim::system::HostedMm;
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, Vpn};
 
+mod ahead;
 mod claim;
 
 /// A test on one format.
