@@ -104,8 +104,8 @@ fn each_leaf<A: Arch, H: Hardware>(
     true
 }
 
-/// Whether the pages of `folio`, which a table maps, may be copied. A folio that a fork shares is no
-/// part of a block of a file: it is better kept whole until its last user writes it. And a folio
+/// Whether the pages of `folio`, which a table maps, may be copied. A folio that a fork shares is
+/// no part of a block of a file: it is better kept whole until its last user writes it. And a folio
 /// that may be this space's alone is better kept than copied.
 fn is_sound(folios: &Folios<'_>, folio: Folio, of_file: bool) -> bool {
     let (known, _) = folios.known(folio);

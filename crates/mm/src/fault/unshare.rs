@@ -188,16 +188,15 @@ impl Unshare {
             return Claim::Kept(PageSpan::new(pages.start, locked.page(end)));
         }
         folios.get(folio);
+        let orders = copies();
+        // Where a larger size is wanted, it has the next pages.
+        let ahead = match orders.largest() > Some(Order::ZERO) {
+            true => Order::ZERO,
+            false => about_to_write(&locked, index, Order::new(1), policy.copy_most()),
+        };
         let back = self.page.align_down(block.count()).offset_from(pages.start);
         let frame = Pfn::new(frame.get() - back);
-        Claim::Copy(Source {
-            folio,
-            pages,
-            frame,
-            leaf: A::order(locked.level()),
-            orders: copies(),
-            ahead: about_to_write(&locked, index, Order::new(1), policy.copy_most()),
-        })
+        Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()), orders, ahead })
     }
 
     /// The table of `page`, which the walk has found already unless it changed meanwhile.
@@ -311,9 +310,9 @@ impl Unshare {
     }
 }
 
-/// As many leaves from entry `index` on the program is about to write, if it writes leaf after leaf:
-/// one where the leaf before is not exclusive; else as many as it wrote before, as far as a few of
-/// them tell, at least `least` and at most `most`.
+/// As many leaves from entry `index` on the program is about to write, if it writes leaf after
+/// leaf: one where the leaf before is not exclusive; else as many as it wrote before, as far as a
+/// few of them tell, at least `least` and at most `most`.
 #[inline(never)]
 fn about_to_write<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,

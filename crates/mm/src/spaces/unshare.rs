@@ -227,7 +227,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         source: &Source,
         resched: &mut dyn FnMut(),
     ) -> Option<Served> {
-        if !unshare.is_plain() || source.orders.largest() > Some(Order::ZERO) {
+        if !unshare.is_plain() {
             return None;
         }
         let start = unshare.page;
