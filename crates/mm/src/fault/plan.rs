@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{Access, Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::policy::Policy;
-use super::size::{Choice, choose, highest};
+use super::size::{Choice, choose, fitting};
 use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
 use crate::space::{
@@ -252,11 +252,12 @@ impl Plan {
     ) -> Self {
         let advice = Advice::of(area.flags);
         let candidates = policy.candidates(advice, view.space.opt_out());
+        let fits = fitting(area.span, page);
         let empty = match candidates.is_empty() {
             true => Order::ZERO,
-            false => empty_order(view, place, page, candidates),
+            false => empty_order(view, place, page, candidates & OrderSet::up_to(fits)),
         };
-        let choice = choose(area.span, page, candidates, empty, A::block_order());
+        let choice = choose(fits, candidates, empty, A::block_order());
         let wanted = PageSpan::block(page, choice.largest());
         Plan { page, choice, advice, wanted, place, attrs: attrs(area, access), seq }
     }
@@ -325,11 +326,9 @@ fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq
     }
 }
 
-/// The largest order whose block around `page` is empty, searched only as far as `candidates` go.
-/// The entry at `place` is absent, and the lowest for the page.
-///
-/// Blocks around a page are nested: each is the one below and its sibling, so that growing block
-/// by block loads each word once.
+/// The largest of the `candidates` whose block around `page` is empty; where none is, the order of
+/// the entry at `place`, which is absent, and the lowest for the page.
+#[inline(never)]
 fn empty_order<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     place: Place,
@@ -339,18 +338,13 @@ fn empty_order<A: Arch, H: Hardware>(
     let block = A::order(place.level);
     // A block as large as the table would replace the entry that points at the table.
     let table = block.get() + A::LEVELS[place.level.index()].index_bits;
-    let most = highest(candidates).get().min(table - 1);
-    let mut empty = block;
-    while empty.get() < most {
-        let sibling = Vpn::new(page.get() ^ empty.pages()).align_down(empty.pages());
-        let index = A::index(sibling, place.level);
-        let count = (empty.pages() >> block.get()) as usize;
-        if (index..index + count).any(|at| view.hw.load(place.frame, at) != 0) {
-            break;
-        }
-        empty = empty.up();
-    }
-    empty.min(ORDER_MAX)
+    let is_empty = |order: &Order| {
+        let index = A::index(page.align_down(order.pages()), place.level);
+        let count = (order.pages() >> block.get()) as usize;
+        view.hw.count_run(place.frame, index, count, 0, 0) == count
+    };
+    let within = candidates & OrderSet::up_to(Order::new(table - 1));
+    within.descending(block.up()).find(is_empty).unwrap_or(block).min(ORDER_MAX)
 }
 
 /// The empty pages from `block` on, in whole blocks, within one table and up to `end`, as far as it

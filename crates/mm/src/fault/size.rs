@@ -88,18 +88,11 @@ pub fn fitting(area: PageSpan, page: Vpn) -> Order {
     Order::new(highest.min(ORDER_MAX.get()))
 }
 
-/// The sizes that are possible at `page` of `area`: `candidates` are the orders that the policy
-/// allows, `empty` is the largest order whose block around the page is empty, and `block` is the
-/// order of a table's block (2 MiB with 4 KiB pages).
+/// The sizes that are possible at a page: `fits` is the largest whose block lies in the area,
+/// `candidates` are the orders that the policy allows, `empty` is the largest of them whose block
+/// around the page is empty, and `block` is the order of a table's block (2 MiB with 4 KiB pages).
 #[inline(always)]
-pub fn choose(
-    area: PageSpan,
-    page: Vpn,
-    candidates: OrderSet,
-    empty: Order,
-    block: Order,
-) -> Choice {
-    let fits = fitting(area, page);
+pub fn choose(fits: Order, candidates: OrderSet, empty: Order, block: Order) -> Choice {
     let geometry = candidates - OrderSet::up_to(fits);
     let occupied = candidates - geometry - OrderSet::up_to(empty);
     let orders = (candidates - geometry - occupied) | OrderSet::of(Order::ZERO);

@@ -74,7 +74,7 @@ proptest! {
         let most = 13;
         let candidates = candidates & ((2 << most) - 1) & !1;
         let (empty, block) = (Order::new(empty), Order::new(block));
-        let choice = choose(area, page, OrderSet::from_bits(candidates), empty, block);
+        let choice = choose(fitting(area, page), OrderSet::from_bits(candidates), empty, block);
         let naive = naive_choice(area, page, candidates, empty, block, most);
         prop_assert_eq!(choice, naive);
         let all = choice.orders | choice.geometry | choice.occupied;

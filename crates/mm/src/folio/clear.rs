@@ -99,6 +99,10 @@ fn zero_around<H: Hardware>(
     pace: Pace,
     mut resched: impl FnMut(),
 ) {
+    if run.count() <= pace.near_pages.min(pace.unit_pages) {
+        // One extent of one unit.
+        return hw.clear(run, 0..run.count(), Reuse::Soon);
+    }
     let far = if run.count() > pace.near_pages { Reuse::Later } else { Reuse::Soon };
     let [right, left, near] = plan(run.count(), fault, pace.near_pages);
     let mut first = true;

@@ -483,7 +483,6 @@ pub(super) struct Want {
 }
 
 /// How many frames are in `blocks`, which are counted by order.
-#[inline(never)]
 pub(super) fn frames(blocks: &[u64]) -> u64 {
     blocks.iter().enumerate().map(|(order, blocks)| blocks << order).sum()
 }
