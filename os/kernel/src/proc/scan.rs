@@ -115,7 +115,12 @@ fn look_at(
         let written = has(quire::is_written(area, seen), Category::SOFT_DIRTY)
             | has(!quire::is_protected(seen), Category::WRITTEN);
         match seen.what {
-            Sight::Marker(marks) => add(seen.pages, written | marked(marks)),
+            Sight::Marker(marks) => {
+                // As on Linux, and in `pagemap`, a page that has no more than its protection
+                // counts as swapped.
+                let kept = has(quire::is_protected(seen), Category::SWAPPED);
+                add(seen.pages, written | kept | marked(marks));
+            }
             Sight::Leaf { .. } => pieces_of(seen, &mut |piece| {
                 let what = Category::PRESENT
                     | has(piece.is_file, Category::FILE)
