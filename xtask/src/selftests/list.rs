@@ -39,7 +39,7 @@ const fn watched(name: &'static str, seconds: u64) -> Program {
 
 /// A run of the stress test of `userfaultfd` with one kind of memory.
 const fn stress(name: &'static str, args: &'static [&'static str]) -> Program {
-    Program { source: "uffd-stress", args, ..watched(name, 240) }
+    Program { source: "uffd-stress", args, ..watched(name, 480) }
 }
 
 /// One about protection keys.
@@ -116,13 +116,13 @@ pub(super) const PROGRAMS: [Program; 69] = [
     program("hugetlb_dio", 120),
     program("thuge-gen", 120),
     program("pagemap_ioctl", 240),
-    watched("uffd-unit-tests", 240),
+    watched("uffd-unit-tests", 480),
     stress("uffd-stress", &["anon", "20", "16"]),
     stress("uffd-stress:shmem", &["shmem", "20", "16"]),
     stress("uffd-stress:shmem-private", &["shmem-private", "20", "16"]),
     stress("uffd-stress:hugetlb", &["hugetlb", "128", "32"]),
     stress("uffd-stress:hugetlb-private", &["hugetlb-private", "128", "32"]),
-    watched("uffd-wp-mremap", 120),
+    watched("uffd-wp-mremap", 480),
     program("khugepaged", 300),
     with("khugepaged:order-2", "khugepaged", &["-s", "2"], 300),
     with("khugepaged:shmem", "khugepaged", &["all:shmem"], 300),
