@@ -300,6 +300,9 @@ struct Selftests {
     /// quire, linux, or a kernel's file; both, unless one is named
     #[arg(long)]
     kernel: Option<String>,
+    /// Linux's kernel: linux, the distribution's newest, or the file of another
+    #[arg(long, default_value = "linux")]
+    linux: String,
     /// Only these, such as cow; all, unless some are named
     programs: Vec<String>,
 }
@@ -443,8 +446,8 @@ fn skips(missing: &Missing) -> ExitCode {
 }
 
 fn selftests(root: &Path, words: Selftests) -> ExitCode {
-    let Selftests { arch: isa, kernel, programs } = words;
-    let what = selftests::What { isa, kernel, programs };
+    let Selftests { arch: isa, kernel, linux, programs } = words;
+    let what = selftests::What { isa, kernel, linux, programs };
     selftests::run(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 

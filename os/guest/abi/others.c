@@ -172,6 +172,10 @@ static const char *drops(void)
     CHECK(p[PAGE] == 1);
     FAILS(EINVAL, madvise(p, PAGE, MADV_KEEPONFORK));
     FAILS(EINVAL, madvise(p, PAGE, MADV_DODUMP));
+    /* A lock is accepted, and locks nothing: what is paged out is lost. */
+    CHECK(mlock(p, 2 * PAGE) == 0 && syscall(SYS_mlock2, p, 2 * PAGE, 1) == 0);
+    CHECK(madvise(p, PAGE, MADV_PAGEOUT) == 0 && p[0] == 0 && p[PAGE] == 1);
+    p[0] = 1;
     pid_t child = copy_of_me();
     struct iovec own = {q, 1}, other = {p, 1};
     q[0] = 9;

@@ -22,7 +22,7 @@ struct region {
     uint64_t start, end, categories;
 };
 
-enum { MUST_PROTECT = 2, IS_FILE = 4, IS_PRESENT = 8, IS_HUGE = 64 };
+enum { MUST_PROTECT = 2, IS_FILE = 4, IS_PRESENT = 8, IS_ZERO = 32, IS_HUGE = 64 };
 
 static const unsigned long AREA = _IOWR('f', 17, struct area_query);
 static const unsigned long SCAN = _IOWR('f', 16, struct page_scan);
@@ -96,6 +96,11 @@ static const char *runs_of_pages(void)
     s = scan, s.any_of = 0, s.inverted = s.all_of = IS_PRESENT;
     CHECK(ioctl(map, SCAN, &s) == 3 && r[0].start == address(p));
     CHECK(r[2].end == address(p + 15 * PAGE));
+    /* Pages that were read and not written hold zeroes: no copy of the program needs them. */
+    CHECK(p[6 * PAGE] == 0 && p[7 * PAGE] == 0);
+    s = scan, s.any_of = IS_ZERO, s.returned = IS_PRESENT | IS_ZERO;
+    CHECK(ioctl(map, SCAN, &s) == 1 && r[0].categories == (IS_PRESENT | IS_ZERO));
+    CHECK(r[0].start == address(p + 6 * PAGE) && r[0].end == address(p + 8 * PAGE));
     s = scan, s.flags = MUST_PROTECT;
     FAILS(EPERM, ioctl(map, SCAN, &s));
     s = scan, s.size = 88;

@@ -1,6 +1,8 @@
 /* mremap: growing, shrinking, moving. */
 #include "abi.h"
 
+#include <sys/utsname.h>
+
 static bool is_mapped(char *at)
 {
     unsigned char word;
@@ -99,6 +101,38 @@ static const char *spans_hole(void)
     return NULL;
 }
 
+/* Linux before 6.17 moves one area at a time. */
+static bool is_old_linux(void)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+    bool known = uname(&name) == 0 && sscanf(name.release, "%d.%d", &major, &minor) == 2;
+    return known && !strstr(name.release, "quire") && (major < 6 || (major == 6 && minor < 17));
+}
+
+/* Several areas move at once, with the holes between them, and shrink at once (Linux 6.17). */
+static const char *several_areas(void)
+{
+    char *p = numbered(6, 0), *to = pages(6);
+    CHECK(p && to != MAP_FAILED && !munmap(p + PAGE, PAGE) && !munmap(p + 4 * PAGE, PAGE));
+    CHECK(!mprotect(p + 3 * PAGE, PAGE, PROT_READ));
+    to[PAGE] = 77;
+    if (mremap(p, 6 * PAGE, 6 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+        return errno == EFAULT && is_old_linux() ? NULL : "it does not move";
+    CHECK(to[0] == 1 && to[2 * PAGE] == 3 && to[3 * PAGE] == 4 && to[5 * PAGE] == 6);
+    CHECK(!is_mapped(p) && !is_mapped(p + 2 * PAGE) && !is_mapped(p + 5 * PAGE));
+    /* Where there was a hole, the target stays as it was. */
+    CHECK(is_mapped(to + PAGE) && to[PAGE] == 77 && !munmap(to + PAGE, PAGE));
+    /* It neither grows, nor moves without a place to move to. */
+    CHECK(mremap(to, 6 * PAGE, 6 * PAGE, MREMAP_MAYMOVE) == to);
+    FAILS(EFAULT, mremap(to, 6 * PAGE, 7 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p));
+    CHECK(mremap(to, 6 * PAGE, 3 * PAGE, 0) == to && to[2 * PAGE] == 3);
+    CHECK(!is_mapped(to + 3 * PAGE) && !is_mapped(to + 5 * PAGE));
+    CHECK(mremap(to, 3 * PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p) == p && p[0] == 1);
+    CHECK(!is_mapped(to) && !is_mapped(to + 2 * PAGE));
+    return NULL;
+}
+
 const struct abi_case remap_cases[] = {
     {"mremap shrinks", shrinks},
     {"mremap grows", grows},
@@ -106,5 +140,6 @@ const struct abi_case remap_cases[] = {
     {"mremap with MREMAP_DONTUNMAP", keeps_old},
     {"mremap refuses", refuses},
     {"mremap over a hole", spans_hole},
+    {"mremap of several areas", several_areas},
     {NULL, NULL},
 };

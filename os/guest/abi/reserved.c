@@ -201,14 +201,30 @@ static long smaps(char *p, const char *name)
     return value;
 }
 
+/* The word that kpageflags has for the frame of a page; 0 if there is none. */
+static uint64_t frame_flags(const char *page)
+{
+    uint64_t word = 0, flags = 0;
+    int map = open("/proc/self/pagemap", O_RDONLY), all = open("/proc/kpageflags", O_RDONLY);
+    bool good = pread(map, &word, 8, (off_t)((uintptr_t)page / PAGE * 8)) == 8 &&
+                pread(all, &flags, 8, (off_t)(word & ((1ull << 55) - 1)) * 8) == 8;
+    close(map);
+    close(all);
+    return good ? flags : 0;
+}
+
 static const char *shown(void)
 {
+    enum { HEAD = 1 << 15, TAIL = 1 << 16, OF_POOL = 1 << 17, THP = 1 << 22 };
+    const uint64_t place = HEAD | TAIL | OF_POOL | THP;
     CHECK(set_pool(2));
     char *p = map(2, MAP_PRIVATE | NAMELESS | HUGE, -1);
     CHECK(p != MAP_FAILED);
     p[0] = 1;
     CHECK(smaps(p, "KernelPageSize:") == 2048 && smaps(p, "Private_Hugetlb:") == 2048);
     CHECK(smaps(p, "Rss:") == 0 && smaps(p, "Shared_Hugetlb:") == 0);
+    CHECK((frame_flags(p) & place) == (HEAD | OF_POOL));
+    CHECK((frame_flags(p + 511 * PAGE) & place) == (TAIL | OF_POOL));
     unsigned char there[2 * 512];
     CHECK(mincore(p, 2 * SIZE, there) == 0 && there[0] == 1 && there[511] == 1 && there[512] == 0);
     CHECK(munmap(p, 2 * SIZE) == 0 && set_pool(0));

@@ -38,6 +38,43 @@ static bool pagemap_of(const void *start, size_t count, uint64_t *words)
 static bool is_present(uint64_t word) { return word >> 63; }
 static bool is_file(uint64_t word) { return word >> 61 & 1; }
 
+/* The number of pages that a write to one page of shared memory maps, in an aligned block of 64 KiB;
+ * with `advised`, the area is advised to be huge. */
+static int pages_at_once(bool advised)
+{
+    enum { COUNT = 16 };
+    uint64_t words[COUNT];
+    char *p = mmap(NULL, 2 * COUNT * PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int found = 0;
+    if (p == MAP_FAILED || (advised && madvise(p, 2 * COUNT * PAGE, MADV_HUGEPAGE)))
+        return -1;
+    char *block = p + (-(uintptr_t)p & (COUNT * PAGE - 1));
+    block[5 * PAGE] = 1;
+    if (!pagemap_of(block, COUNT, words))
+        return -1;
+    for (int i = 0; i < COUNT; i++)
+        found += is_present(words[i]);
+    munmap(p, 2 * COUNT * PAGE);
+    return found;
+}
+
+/* Each size of shared memory has a setting, which has an effect. */
+static const char *sizes_of_shared_memory(void)
+{
+    static const char path[] = THP_DIR "/hugepages-64kB/shmem_enabled";
+    char all[128] = "", old[32] = "";
+    int fd = open(path, O_RDWR);
+    if (fd < 0)
+        return NULL; /* Another user's machine, or a kernel without such sizes. */
+    CHECK(read(fd, all, sizeof all - 1) > 0 && sscanf(strchr(all, '['), "[%31[^]]", old) == 1);
+    CHECK(put_word(path, "never") && pages_at_once(false) == 1 && pages_at_once(true) == 1);
+    CHECK(put_word(path, "always") && pages_at_once(false) == 16 && pages_at_once(true) == 16);
+    CHECK(put_word(path, "advise") && pages_at_once(false) == 1 && pages_at_once(true) == 16);
+    FAILS(EINVAL, put_word(path, "madvise") ? 0 : -1);
+    CHECK(put_word(path, old));
+    return NULL;
+}
+
 /* A memfd of four pages, all written. */
 static int full_memfd(void)
 {
@@ -193,6 +230,7 @@ const struct abi_case shown_cases[] = {
     {"smaps of shared pages of a file", smaps_shared},
     {"smaps of private pages of a file", smaps_private},
     {"pagemap of a file", pagemap_of_files},
+    {"shmem_enabled by size", sizes_of_shared_memory},
     {"maps with names of files", maps_names},
     {"memory of files comes back", memory_comes_back},
     {"program in a memfd", program_in_memory},

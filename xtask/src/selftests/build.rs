@@ -20,7 +20,7 @@ const START: &str = "#!/bin/sh
 /bin/busybox mkdir -p /tmp /dev/shm
 /bin/busybox mount -t tmpfs tmpfs /tmp 2>/dev/null
 /bin/busybox mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
-case \"$1\" in cow|khugepaged|process_madv|guard-regions)
+case \"$1\" in cow|khugepaged|process_madv|guard-regions|uffd-wp-mremap|pagemap_ioctl)
 /bin/busybox mkswap /dev/ram0 >/dev/null && /bin/busybox swapon /dev/ram0 ;;
 hugetlb_fault_after_madv|hugetlb_madv_vs_map)
 echo 1 >/proc/sys/vm/nr_hugepages ;;
@@ -39,6 +39,8 @@ pub(super) struct Tests {
     root: PathBuf,
     compiler: &'static str,
     busybox: PathBuf,
+    /// Static libraries that some programs need; without them, these do not compile.
+    libraries: Option<PathBuf>,
     isa: Isa,
 }
 
@@ -57,13 +59,14 @@ impl Tests {
             root: dir.join("selftests-root"),
             compiler: setup::c_compiler(isa)?,
             busybox: setup::busybox(root, isa, true)?,
+            libraries: setup::test_libraries(root, isa).ok(),
             isa,
         })
     }
 
     /// Whether the sources have such a test.
     pub(super) fn has(&self, program: &Program) -> bool {
-        self.tree.join(PLACE).join(format!("{}.c", program.name)).is_file()
+        self.tree.join(PLACE).join(format!("{}.c", program.source)).is_file()
     }
 
     /// Compiles a test.
@@ -89,11 +92,15 @@ impl Tests {
     /// about foreign sources are of no use.
     fn command(&self, program: &Program) -> Command {
         let dir = self.tree.join(PLACE);
-        let (name, headers) = (program.name, self.headers.join("include"));
-        let asm = headers.join(format!("{}-linux-gnu", self.isa.name()));
+        let (name, headers) = (program.source, self.headers.join("include"));
+        let triple = format!("{}-linux-gnu", self.isa.name());
+        let asm = headers.join(&triple);
         let mut command = Command::new(self.compiler);
         command.current_dir(&dir);
         command.args(["-static", "-no-pie", "-O2", "-w", "-U_FORTIFY_SOURCE", "-D_GNU_SOURCE="]);
+        if self.isa == Isa::X86_64 {
+            command.arg("-mxsave");
+        }
         // Some rely on another header for this one, and not every version of that has it.
         command.args(["-include", "../kselftest.h"]);
         command.args(["-I", ".."]).arg("-I").arg(&self.tree).arg("-I").arg(&self.built);
@@ -103,8 +110,30 @@ impl Tests {
         }
         command.arg("-o").arg(self.built.join(name)).arg(format!("{name}.c"));
         let common = COMMON.iter().filter(|name| dir.join(name).is_file());
-        command.args(program.parts).args(common).args(["-lrt", "-lpthread", "-lm"]);
+        command.args(program.parts).args(common);
+        if let (Some(library), Some(place)) = (program.library, &self.libraries) {
+            command.arg("-isystem").arg(place.join("include"));
+            command.arg("-L").arg(place.join(&triple)).arg(format!("-l{library}"));
+        }
+        command.args(["-lrt", "-lpthread", "-lm"]);
         command
+    }
+
+    /// Keeps what `program` printed on the kernel `side`, for readers of the table.
+    ///
+    /// # Errors
+    /// Which file could not be written.
+    pub(super) fn keep(
+        &self,
+        program: &Program,
+        side: &str,
+        lines: &[String],
+    ) -> Result<(), String> {
+        let dir = self.root.with_file_name("selftests-said");
+        let file = dir.join(format!("{}.{side}", program.name));
+        fs::create_dir_all(&dir)
+            .and_then(|()| fs::write(&file, lines.join("\n") + "\n"))
+            .map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Lays out the root directory of a machine that runs `program`; returns it.
@@ -121,8 +150,8 @@ impl Tests {
         }
         fs::copy(&self.busybox, self.root.join("bin/busybox")).map_err(fail)?;
         symlink("busybox", self.root.join("bin/sh")).map_err(fail)?;
-        let test = self.root.join("tests").join(program.name);
-        fs::copy(self.built.join(program.name), test).map_err(fail)?;
+        let test = self.root.join("tests").join(program.source);
+        fs::copy(self.built.join(program.source), test).map_err(fail)?;
         let start = self.root.join("bin/start");
         fs::write(&start, START).map_err(fail)?;
         fs::set_permissions(&start, fs::Permissions::from_mode(0o755)).map_err(fail)?;
@@ -132,6 +161,6 @@ impl Tests {
 
 /// The words that start `program` in the machine.
 pub(super) fn words(program: &Program) -> Vec<String> {
-    let start = ["/bin/start", program.name];
+    let start = ["/bin/start", program.source];
     start.iter().chain(program.args).map(|&word| word.to_owned()).collect()
 }

@@ -22,6 +22,8 @@ pub struct What {
     pub isa: Isa,
     /// `quire` or `linux`, or a kernel's file; none: both.
     pub kernel: Option<String>,
+    /// `linux`, or the file of another one.
+    pub linux: String,
     /// Only these programs; none: all.
     pub programs: Vec<String>,
 }
@@ -52,13 +54,18 @@ pub fn run(root: &Path, what: &What) -> Result<bool, Missing> {
 
 /// The programs of these names; all, without names.
 fn chosen(names: &[String]) -> Result<Vec<&'static Program>, Missing> {
-    let is_known = |name: &&String| PROGRAMS.iter().any(|program| program.name == **name);
+    let is_known = |name: &&String| PROGRAMS.iter().any(|program| is_of(program, name));
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
         let known: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
         return Err(failed(format!("no test `{name}`: name some of {}.", known.join(", "))));
     }
-    let is_meant = |p: &&Program| names.is_empty() || names.iter().any(|name| name == p.name);
+    let is_meant = |p: &&Program| names.is_empty() || names.iter().any(|name| is_of(p, name));
     Ok(PROGRAMS.iter().filter(is_meant).collect())
+}
+
+/// Whether the program has this name, or is one of the runs of a program with this name.
+fn is_of(program: &Program, name: &str) -> bool {
+    program.name == name || program.source == name
 }
 
 /// Runs a program on the kernels that are asked for.
@@ -66,8 +73,9 @@ fn row(root: &Path, what: &What, tests: &Tests, program: &Program) -> Result<Row
     let dir = tests.lay_out(program).map_err(failed)?;
     let mut row = Row { name: program.name.to_owned(), linux: None, quire: None };
     let kernels = match &what.kernel {
+        Some(kernel) if kernel == "linux" => vec![what.linux.as_str()],
         Some(kernel) => vec![kernel.as_str()],
-        None => vec!["linux", "quire"],
+        None => vec![what.linux.as_str(), "quire"],
     };
     for kernel in kernels {
         let mut all = vec![dir.to_string_lossy().into_owned()];
@@ -82,10 +90,13 @@ fn row(root: &Path, what: &What, tests: &Tests, program: &Program) -> Result<Row
         let (status, lines) = guest::listen(root, &order)?;
         let said = Said::read(&lines, status);
         println!("{} on {kernel}: exit {status}, {} checks", program.name, said.checks.len());
-        match kernel {
-            "linux" | "stock" => row.linux = Some(said),
-            _ => row.quire = Some(said),
-        }
+        let is_linux = kernel == "stock" || kernel == what.linux;
+        let (side, word) = match is_linux {
+            true => (&mut row.linux, "linux"),
+            false => (&mut row.quire, "quire"),
+        };
+        *side = Some(said);
+        tests.keep(program, word, &lines).map_err(failed)?;
     }
     Ok(row)
 }

@@ -41,11 +41,11 @@ impl Said {
     pub(super) fn read(lines: &[String], status: u8) -> Self {
         let mut said = Self { status, ..Self::default() };
         let mut heading = String::new();
+        let is_tap = lines.iter().any(|line| line.starts_with("TAP version"));
         for line in lines {
-            said.take(line, &mut heading);
+            said.take(line, &mut heading, !is_tap);
         }
         // A program without checks counts as one.
-        let is_tap = lines.iter().any(|line| line.starts_with("TAP version"));
         if said.checks.is_empty() && !is_tap && status != SKIPPED {
             said.planned = 1;
             let outcome = if status == 0 { Outcome::Passed } else { Outcome::Failed };
@@ -54,7 +54,7 @@ impl Said {
         said
     }
 
-    fn take(&mut self, line: &str, heading: &mut String) {
+    fn take(&mut self, line: &str, heading: &mut String, has_colours: bool) {
         if let Some(rest) = line.strip_prefix("Run test: ") {
             self.add(rest, Outcome::Passed);
         } else if let Some(rest) = line.strip_prefix("# [RUN] ") {
@@ -72,7 +72,7 @@ impl Said {
             self.reason = Some(reason.trim().to_owned());
         } else if line.contains(": Assertion ") {
             self.reason = Some(line.to_owned());
-        } else {
+        } else if has_colours {
             self.colour(line);
         }
     }
@@ -182,6 +182,13 @@ mod tests {
             1,
         );
         assert_eq!(counts(&said), [1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn colours_of_a_program_with_tap_are_of_its_children_and_count_nothing() {
+        let said =
+            read("TAP version 13\n1..2\nok 1 a\nFork... \u{1b}[31mFail\u{1b}[0m\nok 2 b\n", 0);
+        assert_eq!(counts(&said), [2, 0, 0, 0]);
     }
 
     #[test]

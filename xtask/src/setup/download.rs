@@ -137,13 +137,15 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
 }
 
 /// The parts of Linux's sources that are needed to build its tests of memory management.
-const TESTS: [&str; 6] = [
+const TESTS: [&str; 8] = [
     "tools/testing/selftests/mm/*",
     "tools/testing/selftests/*/pidfd.h",
     "tools/testing/selftests/*.h",
     "tools/include/*",
     "tools/arch/*",
     "mm/gup_test.h",
+    "include/vdso/time64.h",
+    "lib/test_hmm_uapi.h",
 ];
 
 /// Linux's own tests of memory management from the newest sources that Debian has, in `linux/`, and
@@ -185,6 +187,31 @@ pub fn linux_tests(root: &Path) -> Result<PathBuf, Missing> {
     }
     fs::remove_file(&archive).map_err(fail)?;
     fs::rename(&part, &whole).map_err(fail)?;
+    Ok(whole)
+}
+
+/// The packages with the static libraries that some of these tests need.
+const LIBRARIES: [&str; 2] = ["libcap-dev", "libnuma-dev"];
+
+/// A directory with `include/`, and one for the ISA with static libraries; what was unpacked
+/// before, or now.
+///
+/// # Errors
+/// Why there is none.
+pub fn test_libraries(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
+    let dir = build_dir(root).join("guest").join(isa.name());
+    let (whole, part) = (dir.join("libraries"), dir.join("libraries.part"));
+    if !whole.is_dir() {
+        let packages = Packages::of(root, isa)?;
+        for package in LIBRARIES {
+            packages.unpack(package, "libraries.part")?;
+        }
+        let usr = part.join("usr");
+        let fail = |error: std::io::Error| missing(format!("{}: {error}.", part.display()));
+        let triple = format!("{}-linux-gnu", isa.name());
+        fs::rename(usr.join("lib").join(&triple), usr.join(&triple)).map_err(fail)?;
+        fs::rename(&usr, &whole).map_err(fail)?;
+    }
     Ok(whole)
 }
 

@@ -15,7 +15,7 @@ mod show;
 
 pub use bare::{BARE_TARGETS, Compiler, KERNEL_TARGETS, bare};
 pub use compiler::c_compiler;
-pub use download::{busybox, debian_root, linux, linux_tests};
+pub use download::{busybox, debian_root, linux, linux_tests, test_libraries};
 pub use emulator::{Emulators, emulators, system_emulator};
 pub use files::file_system_tool;
 pub use rustup::component;

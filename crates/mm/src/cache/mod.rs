@@ -26,6 +26,7 @@
 //! room**: `swap`.
 
 mod file;
+mod in_memory;
 pub(crate) mod index;
 mod map;
 mod pages;
@@ -48,6 +49,7 @@ mod readahead_tests;
 
 pub(crate) use file::root_of;
 pub use file::{File, Store};
+pub use in_memory::MemorySizes;
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, file_of, identity, page_of};
 pub(crate) use map::{Shown, grant_write, leaf_order, map_around};

@@ -12,11 +12,15 @@ use core::str::FromStr;
 use quire_arch::Arch;
 use quire_units::{Order, OrderSet};
 
+use super::in_memory::{InMemory, MemorySizes};
 use super::readahead::Preference;
 use super::window::Bounds;
 use crate::fault::highest;
-use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, size_order, with_choice, words};
+use crate::fault::policy::{
+    ORDERS_WITH_CHOICE, Policy, UnknownWord, size_order, with_choice, words,
+};
 use crate::limits::{FAULT_AROUND_BYTES, HUGE_FILE_BYTES, READ_AHEAD_BYTES};
+use crate::space::{Advice, OptOut};
 use crate::sync::{AtomicU64, Ordering};
 
 words! {
@@ -77,6 +81,8 @@ pub struct FilePolicy {
     around: Order,
     /// The order of folios in areas that are advised to be huge.
     huge: Order,
+    /// The sizes of shared memory and of files in memory.
+    in_memory: InMemory,
 }
 
 impl FilePolicy {
@@ -94,6 +100,7 @@ impl FilePolicy {
             window: AtomicU64::new(pages(READ_AHEAD_BYTES)),
             around: Order::fitting(pages(FAULT_AROUND_BYTES)).unwrap_or_default(),
             huge: huge.min(A::block_order()),
+            in_memory: InMemory::new(),
         }
     }
 
@@ -172,9 +179,27 @@ impl FilePolicy {
         Preference { exec: self.sets().1, huge: self.huge }
     }
 
+    /// The folio sizes of shared memory and of files in memory.
+    pub fn memory_sizes(&self) -> MemorySizes {
+        self.in_memory.sizes()
+    }
+
+    /// Sets the folio sizes of shared memory and of files in memory; at first all are as anonymous
+    /// memory has them. Orders without a choice are left out.
+    pub fn set_memory_sizes(&self, sizes: MemorySizes) {
+        self.in_memory.set(sizes);
+    }
+
+    /// The orders above 0 that are allowed in an area that shows a file in memory, where `anon` is
+    /// the policy of anonymous memory.
+    pub fn candidates(&self, anon: &Policy, advice: Advice, process: OptOut) -> OrderSet {
+        self.in_memory.candidates(anon, advice, process)
+    }
+
     /// The orders for whose blocks areas that show files are aligned.
     pub fn alignments(&self) -> OrderSet {
-        self.sets().1 | with_choice(self.huge) | with_choice(self.around)
+        let sizes = self.in_memory.sizes();
+        self.sets().1 | with_choice(self.huge) | with_choice(self.around) | sizes.wanted()
     }
 
     /// How many pages around a fault are mapped if they are cached, at least.

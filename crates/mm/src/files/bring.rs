@@ -8,8 +8,15 @@ use super::OpenFile;
 use crate::base::Error;
 use crate::cache::FilePages;
 use crate::folio::FolioFlags;
+use crate::space::{Advice, Space};
 
 impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
+    /// The orders that folios of a file in memory may have where an area shows it.
+    pub(crate) fn sizes_in_memory(&self, advice: Advice, space: &Space<A>) -> OrderSet {
+        let base = self.base();
+        base.file_policy.candidates(&base.policy, advice, space.opt_out())
+    }
+
     /// Inserts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in
     /// memory.
     pub(crate) fn bring(

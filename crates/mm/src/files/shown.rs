@@ -157,7 +157,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         }
         if self.is_memory() {
             let advice = Advice::of(fault.area.flags);
-            let sizes = self.base().policy.candidates(advice, view.space.opt_out());
+            let sizes = self.sizes_in_memory(advice, view.space);
             return Ok(self.bring(fault.at, sizes, resched)?);
         }
         self.take_read_error(entry, fault.at)?;

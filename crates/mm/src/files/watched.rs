@@ -55,7 +55,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         answer: &mut Answer<'_>,
     ) -> Result<FilePages, Stop> {
         let advice = Advice::of(fault.area.flags);
-        let sizes = self.base().policy.candidates(advice, view.space.opt_out());
+        let sizes = self.sizes_in_memory(advice, view.space);
         let (run, order) = self.room_for(fault.at, wanted, sizes)?;
         let block = FilePages::block(fault.at, order);
         if !wanted.covers(block) {

@@ -20,6 +20,8 @@ pub struct FrameInfo {
     pub order: Order,
     /// The use of the block.
     pub used: FrameUse,
+    /// A pool of reserved folios has it.
+    pub is_reserved: bool,
     /// For a folio of a file: the store of the file's pages.
     #[cfg(feature = "files")]
     pub store: Option<Store>,
@@ -56,6 +58,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             head,
             order,
             used,
+            is_reserved: self.base().phys.is_of_pool(head, order),
             #[cfg(feature = "files")]
             store: None,
         };

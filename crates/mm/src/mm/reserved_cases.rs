@@ -239,3 +239,24 @@ fn a9_a_surplus_is_free_memory_again_when_its_promises_end() {
         assert_eq!((scene.counts().size, scene.counts().surplus), (1, 0));
     });
 }
+
+#[test]
+fn a9_a_frame_of_a_pool_says_so_whether_its_folio_is_private_or_shared() {
+    with::<X86_64>(Config::x86_64(), 9, |scene| {
+        scene.mm.files().resize_pool(scene.order, 4).expect("memory");
+        let space = scene.space(1);
+        let places = [scene.block(0).start, scene.block(BLOCKS).start.add(5)];
+        for page in places {
+            scene.access(&space, page, Some(7)).expect("a folio");
+            let pin = scene.mm.pin(&space, page, Access::Read);
+            let pin = pin.expect("it is mapped");
+            let info = scene.mm.frame_info(pin.frame()).expect("it is RAM");
+            assert!(info.is_reserved && info.order == scene.order, "{info:?}");
+            scene.mm.unpin(pin);
+        }
+        let root = scene.mm.frame_info(space.root()).expect("it is RAM");
+        assert!(!root.is_reserved);
+        scene.machine.cpu(0).leave();
+        scene.mm.destroy(space);
+    });
+}

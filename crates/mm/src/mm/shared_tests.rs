@@ -384,6 +384,42 @@ fn d9_held_pinned_and_locked_pages_stay() {
     });
 }
 
+#[cfg(feature = "watch")]
+#[test]
+fn d9_protected_pages_leave_and_are_protected_when_they_are_back() {
+    use crate::Shield;
+    use crate::space::{Watch, WatchFor, Watcher};
+    with::<X86_64>(Config::x86_64(), 512, |scene| {
+        let (mm, one, two) = (scene.mm, scene.shared(1), scene.shared(2));
+        scene.fill(&one, 1);
+        scene.holds(&two, 1);
+        let watch = Watcher::new(7).map(|watcher| Watch { watcher, events: WatchFor::WRITE });
+        mm.spaces().watch(&one, ALL, watch).expect("it is mapped");
+        let part = PageSpan::new(START.add(5), START.add(70));
+        mm.spaces().write_protect(&one, part, Shield::All).expect("it is watched");
+        let out = scene.page_out(&one, Scope::All, &[&one, &two]);
+        assert_eq!((out.pages, mm.spaces().resident(&one)), (PAGES, 0));
+        let protected = || {
+            let mut pages = 0;
+            mm.spaces().runs(&one, ALL, &mut |seen| {
+                pages += if crate::is_protected(seen) { seen.pages.count() } else { 0 };
+            });
+            pages
+        };
+        assert_eq!(protected(), part.count());
+        scene.write_all();
+        scene.holds(&one, 1);
+        assert_eq!(protected(), part.count());
+        scene.access(&two, 30, Some(77));
+        scene.access(&one, 80, Some(78));
+        assert_eq!(scene.access(&one, 30, None), 77, "it is one memory");
+        let refused = mm.fault(&one, START.add(30), Access::Write);
+        assert!(matches!(refused, Err(Stop::Need(Need::Watcher(_)))), "{refused:?}");
+        scene.check(&[&one, &two]);
+        scene.end([one, two]);
+    });
+}
+
 #[test]
 fn d9_a_folio_without_a_run_of_slots_leaves_in_parts() {
     with::<X86_64>(Config::x86_64(), PAGES + FOLIO - 1, |scene| {

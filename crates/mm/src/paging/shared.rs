@@ -190,7 +190,7 @@ impl<A: Arch, H: Hardware> Leaving<'_, A, H> {
     }
 
     /// Shows the folios of `pages` again that a space has locked in memory, or whose leaves there
-    /// record writes, or that they are protected.
+    /// record writes.
     fn keep_bound(&self, space: &Space<A>, pages: FilePages) {
         for (area, span) in self.file.showing(space, pages).filter(|(area, _)| is_bound(area)) {
             if let Backing::File { page, .. } = area.backing_of(span.start) {
@@ -328,9 +328,9 @@ fn blocks_away<A: Arch, H: Hardware>(
 }
 
 /// Whether the pages that an area shows stay in memory: they are locked there, or their leaves
-/// record writes.
+/// record writes. Protected pages may leave: markers in their places say that they are protected.
 fn is_bound(area: &Area) -> bool {
-    area.flags.intersects(AreaFlags::LOCKED | AreaFlags::WATCH_WRITE)
+    area.flags.contains(AreaFlags::LOCKED)
         || area.flags.contains(AreaFlags::TRACKED | AreaFlags::SHARED)
 }
 

@@ -157,6 +157,10 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
             mm().spaces().clear_young(space, part);
             Ok(())
         }
+        // It is lost instead: no device takes it.
+        Advised::PageOut if area.flags.contains(AreaFlags::DROPPABLE) => {
+            mm().discard(space, part).map_err(errno)
+        }
         Advised::PageOut => swap::page_out(memory, part),
         Advised::Remove => shown::remove(memory, area, part),
         _ => Ok(()),

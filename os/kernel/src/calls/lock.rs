@@ -20,6 +20,7 @@ pub(super) fn mlock(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> An
         return Ok(0);
     }
     let locked = swap::with_pages(thread, || mm().mlock(memory.space(), span));
+    unlock_droppable(&memory, span);
     let Err(stop) = locked else {
         // Pages that may not be touched are locked, and not brought in, though some may be there.
         let mut areas = mm().spaces().areas(memory.space(), span);
@@ -44,7 +45,10 @@ pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
         abi::MLOCK_ONFAULT => {
             let (memory, span) = (own()?, lock_span(address, bytes)?);
             check_lock(thread, &memory, span)?;
-            each_way(&memory, span, |span| mm().spaces().mlock_on_fault(memory.space(), span))
+            let done =
+                each_way(&memory, span, |span| mm().spaces().mlock_on_fault(memory.space(), span));
+            unlock_droppable(&memory, span);
+            done
         }
         _ => Err(Errno::EINVAL.into()),
     }
@@ -54,6 +58,17 @@ pub(super) fn munlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answe
     let memory = own()?;
     let span = lock_span(address, bytes)?;
     each_way(&memory, span, |span| mm().spaces().munlock(memory.space(), span))
+}
+
+/// Lets droppable memory go again: on Linux, too, a lock of it is accepted and has no effect.
+fn unlock_droppable(memory: &Memory, span: PageSpan) {
+    let both = AreaFlags::DROPPABLE | AreaFlags::LOCKED;
+    for area in mm().spaces().areas(memory.space(), span) {
+        if area.flags.contains(both) {
+            // Where an area cannot be divided now, it stays locked: that loses nothing.
+            let _ = mm().spaces().munlock(memory.space(), area.span.intersect(span));
+        }
+    }
 }
 
 /// Does `change` to `span`, or where there is a hole, to the pages before it.
@@ -150,6 +165,7 @@ pub(super) fn mlockall(thread: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
                 false => drop(mm().mlock(memory.space(), area.span)),
             }
         }
+        unlock_droppable(&memory, ALL);
     }
     Ok(0)
 }

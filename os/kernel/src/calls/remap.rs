@@ -10,7 +10,7 @@ use super::limit::{check_data, check_limit, is_data};
 use super::memory::{is_aligned, own, span};
 use super::{lock, told};
 use crate::isa;
-use crate::memory::{Memory, PAGE, commit, errno, mm};
+use crate::memory::{Memory, PAGE, commit, errno, mm, reserved};
 use crate::task::{Answer, Thread};
 
 /// The arguments of `mremap` are checked without a look at memory: a bad flag comes before a bad
@@ -78,8 +78,11 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let memory = own()?;
     let area = mm().spaces().areas(memory.space(), old).next();
     let area = area.filter(|area| area.span.start <= old.start).ok_or(Errno::EFAULT)?;
+    if old.end > area.span.end {
+        return several(thread, &memory, old, pages, how);
+    }
     let kept = if flags & keeps != 0 { 0 } else { old.count() };
-    if pages > kept && old.end <= area.span.end {
+    if pages > kept {
         may_grow(thread, &memory, &area, pages - kept)?;
     }
     let told = told::remapped(&memory, old, pages, how)?;
@@ -92,6 +95,71 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     // Parts of it, or of its target, may have been unmapped.
     memory.sweep_shared();
     told::after(thread, told.settled(old, moved), (moved.start.get() * PAGE) as usize)
+}
+
+/// The same for a range that is more than one area. It may shrink, whatever is mapped there, and
+/// its areas may move to a fixed place, with the holes between them (Linux 6.17).
+fn several(thread: &mut Thread, memory: &Memory, old: PageSpan, pages: u64, how: Move) -> Answer {
+    let rest = PageSpan::new(old.start.add(pages.min(old.count())), old.end);
+    let stays = matches!(how, Move::Never | Move::Allowed);
+    if pages > old.count() || !stays && place(how).is_none() {
+        return Err(Errno::EFAULT.into());
+    }
+    let mut told = told::unmapped(memory, rest)?;
+    if !rest.is_empty() {
+        mm().unmap(memory.space(), rest).map_err(errno)?;
+    }
+    let head = PageSpan::new(old.start, rest.start);
+    let done = move_each(thread, memory, head, how, &mut told);
+    memory.sweep_shared();
+    done?;
+    let start = place(how).unwrap_or(old.start);
+    told::after(thread, told, (start.get() * PAGE) as usize)
+}
+
+/// The page that a move names.
+fn place(how: Move) -> Option<Vpn> {
+    match how {
+        Move::To(page) | Move::Keep(At::Fixed(page)) => Some(page),
+        _ => None,
+    }
+}
+
+/// Moves each area of `old` to where `how` says, as far from the others as it was. Those before one
+/// that cannot move so are moved.
+///
+/// # Errors
+/// `EFAULT` for an area that is watched or has reserved folios; the errors of `mremap`.
+fn move_each(
+    thread: &Thread,
+    memory: &Memory,
+    old: PageSpan,
+    how: Move,
+    told: &mut told::Changes,
+) -> Result<()> {
+    let Some(target) = place(how) else { return Ok(()) };
+    let mut at = old.start;
+    while let Some(area) = mm().spaces().areas(memory.space(), PageSpan::new(at, old.end)).next() {
+        if area.flags.watch().is_some() || reserved::of_area(&area).is_some() {
+            return Err(Errno::EFAULT);
+        }
+        let part = area.span.intersect(old);
+        let to = target.add(part.start.offset_from(old.start));
+        let how = match how {
+            Move::Keep(_) => {
+                may_grow(thread, memory, &area, part.count())?;
+                Move::Keep(At::Fixed(to))
+            }
+            _ => Move::To(to),
+        };
+        let change = told::remapped(memory, part, part.count(), how)?;
+        let moved = mm().remap(memory.space(), part, part.count(), how).map_err(errno)?;
+        let mut change = change.settled(part, moved);
+        told.try_reserve(change.len()).map_err(|_| Errno::ENOMEM)?;
+        told.append(&mut change);
+        at = part.end;
+    }
+    Ok(())
 }
 
 /// Shows shared memory a second time: `mremap` of no bytes.

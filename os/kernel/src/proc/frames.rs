@@ -113,13 +113,15 @@ fn flags_of(frame: Pfn) -> u64 {
         FrameUse::Other => flag::RESERVED,
         FrameUse::Folio(counts) => {
             let mapped = if counts.mapped > 0 { flag::MAPPED } else { 0 };
+            let large = if info.is_reserved { 0 } else { flag::LARGE };
             let place = match (info.order.get(), info.head == frame) {
                 (0, _) => 0,
-                (_, true) => flag::LARGE | flag::HEAD,
-                (_, false) => flag::LARGE | flag::TAIL,
+                (_, true) => large | flag::HEAD,
+                (_, false) => large | flag::TAIL,
             };
             // Files in memory can only go to swap.
             let kind = match info.store {
+                None if info.is_reserved => flag::ANON | flag::HUGE,
                 None | Some(Store::Swap) => flag::ANON | flag::SWAP_BACKED,
                 Some(Store::Memory) => flag::SWAP_BACKED,
                 Some(Store::Reserved) => flag::HUGE,

@@ -2,7 +2,8 @@
 
 use quire::Shield;
 use quire::arch::Attrs;
-use quire::space::{Area, AreaFlags};
+use quire::hw::Memory as _;
+use quire::space::{Area, AreaFlags, Backing};
 use quire::table::{MarkKind, Marks, Seen, Sight};
 use quire::units::{PageSpan, Vpn};
 use quire_linux::files::{Sink, Source};
@@ -10,7 +11,7 @@ use quire_linux::query::{Category, PageScan, Regions};
 use quire_linux::{Errno, Result};
 use zerocopy::IntoBytes;
 
-use super::pagemap::pieces_of;
+use super::pagemap::{Piece, pieces_of};
 use super::process::Subject;
 use super::thp::BLOCK;
 use crate::isa;
@@ -80,14 +81,20 @@ fn look(
         match may_protect {
             false if scan.must_protect() => return Err(Errno::EPERM),
             false if scan.protects() => {}
-            _ => look_at(memory, &area, area.span.intersect(pages), regions),
+            _ => look_at(memory, scan, &area, area.span.intersect(pages), regions),
         }
     }
     Ok(())
 }
 
 /// The same for a part of one area.
-fn look_at(memory: &Memory, area: &Area, part: PageSpan, regions: &mut Regions<'_>) {
+fn look_at(
+    memory: &Memory,
+    scan: &PageScan,
+    area: &Area,
+    part: PageSpan,
+    regions: &mut Regions<'_>,
+) {
     let has = |is_so, what| if is_so { what } else { Category::empty() };
     let may_protect = area.flags.contains(AreaFlags::WATCH_ASYNC);
     let whole = reserved::of_area(area);
@@ -100,6 +107,7 @@ fn look_at(memory: &Memory, area: &Area, part: PageSpan, regions: &mut Regions<'
     // content together with its protection.
     let tracked = area.flags.contains(AreaFlags::TRACKED);
     let nothing = has(!tracked, Category::SOFT_DIRTY) | has(may_protect, Category::WRITTEN);
+    let looks = scan.asks(Category::ZERO) && area.backing == Backing::Anon;
     let mut at = part.start;
     mm().spaces().runs(memory.space(), part, &mut |seen: &Seen| {
         add(PageSpan::new(at, seen.pages.start.max(at)), nothing);
@@ -107,17 +115,43 @@ fn look_at(memory: &Memory, area: &Area, part: PageSpan, regions: &mut Regions<'
         let written = has(quire::is_written(area, seen), Category::SOFT_DIRTY)
             | has(!quire::is_protected(seen), Category::WRITTEN);
         match seen.what {
-            Sight::Marker(marks) => add(seen.pages, written | marked(marks)),
+            Sight::Marker(marks) => {
+                // As on Linux, and in `pagemap`, a page that has no more than its protection
+                // counts as swapped.
+                let kept = has(quire::is_protected(seen), Category::SWAPPED);
+                add(seen.pages, written | kept | marked(marks));
+            }
             Sight::Leaf { .. } => pieces_of(seen, &mut |piece| {
                 let what = Category::PRESENT
                     | has(piece.is_file, Category::FILE)
                     | has(piece.leaf >= BLOCK, Category::HUGE)
                     | has(piece.attrs.contains(Attrs::YOUNG), Category::ACCESSED);
-                add(piece.pages, written | what);
+                let what = written | what;
+                match looks && !piece.is_file {
+                    true => by_zeroes(piece, &mut |pages, zero| add(pages, what | zero)),
+                    false => add(piece.pages, what),
+                }
             }),
         }
     });
     add(PageSpan::new(at, part.end.max(at)), nothing);
+}
+
+/// Tells the runs of pages that hold nothing but zeroes, and those between them. Linux has one page
+/// of zeroes, which it shows where a program reads what no program wrote; here such a read gets a
+/// page of its own. A program that saves memory (CRIU) can leave out both.
+fn by_zeroes(piece: &Piece, tell: &mut impl FnMut(PageSpan, Category)) {
+    const WORDS: usize = PAGE as usize / 8;
+    let page = |at: u64| mm().hardware().count_run(piece.frame.add(at), 0, WORDS, 0, 0) == WORDS;
+    let (start, count) = (piece.pages.start, piece.pages.count());
+    let mut at = 0;
+    while at < count {
+        let is_zero = page(at);
+        let end = (at + 1..count).find(|&next| page(next) != is_zero).unwrap_or(count);
+        let what = if is_zero { Category::ZERO } else { Category::empty() };
+        tell(PageSpan::new(start.add(at), start.add(end)), what);
+        at = end;
+    }
 }
 
 /// The category of a page with a marker.

@@ -4,14 +4,16 @@
 use alloc::sync::Arc;
 use core::fmt::Display;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
+use quire::cache::MemorySizes;
 use quire::fault::Cause;
 use quire::stats::Totals;
-use quire::units::Order;
+use quire::units::{Order, OrderSet};
 use quire_linux::files::{Caller, Text, What};
 use quire_linux::text::{choices, number, word};
 use quire_linux::{Errno, Result};
+use spin::mutex::SpinMutex;
 
 use super::frames::Census;
 use super::table::{Fixed, Is, Row};
@@ -180,21 +182,21 @@ pub(super) fn fallbacks(totals: &Totals, order: Order) -> u64 {
     totals.fallback[order.index()].iter().sum()
 }
 
-/// The THP settings of shared memory: for all of it, and by size. The library has one policy for
-/// all memory; these are stored only, as tools set them and restore them.
+/// The THP settings of shared memory: for all of it, and by size. The last two of the first list
+/// stand above the sizes: no large folio at all, or every size.
 const SHARED: &[&str] = &["always", "within_size", "advise", "never", "deny", "force"];
 const SIZE_SHARED: &[&str] = &["always", "inherit", "within_size", "advise", "never"];
 
-/// The choice for all of it, then by order.
-static SHARED_CHOICES: [AtomicUsize; BLOCK.index() + 1] = {
-    let mut choices = [const { AtomicUsize::new(4) }; BLOCK.index() + 1];
-    choices[0] = AtomicUsize::new(3);
-    choices[BLOCK.index()] = AtomicUsize::new(1);
+/// The choice for all of it, then by order. At first each size inherits `advise`.
+static SHARED_CHOICES: SpinMutex<[u8; BLOCK.index() + 1]> = SpinMutex::new({
+    let mut choices = [1; BLOCK.index() + 1];
+    choices[0] = 2;
     choices
-};
+});
 
 fn shared(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    choices(out, SHARED, SHARED_CHOICES[0].load(Ordering::Relaxed))
+    let choice = SHARED_CHOICES.lock()[0];
+    choices(out, SHARED, choice.into())
 }
 
 fn set_shared(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
@@ -202,7 +204,8 @@ fn set_shared(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
 }
 
 fn size_shared(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    choices(out, SIZE_SHARED, SHARED_CHOICES[of.index()].load(Ordering::Relaxed))
+    let choice = SHARED_CHOICES.lock()[of.index()];
+    choices(out, SIZE_SHARED, choice.into())
 }
 
 fn set_size_shared(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
@@ -212,8 +215,32 @@ fn set_size_shared(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
 fn choose(at: usize, words: &[&str], bytes: &[u8]) -> Result<()> {
     let wanted = word(bytes)?;
     let choice = words.iter().position(|word| *word == wanted).ok_or(Errno::EINVAL)?;
-    SHARED_CHOICES[at].store(choice, Ordering::Relaxed);
+    let mut choices = SHARED_CHOICES.lock();
+    choices[at] = choice as u8;
+    // Not without the lock: of two writers, the last has seen both choices.
+    mm().files().policy().set_memory_sizes(memory_sizes(&choices));
     Ok(())
+}
+
+/// The sizes that these choices allow. A folio never exceeds its file: `within_size` is `always`.
+/// `advise` for all of shared memory means: as anonymous memory, for which it is the default, too.
+fn memory_sizes(choices: &[u8; BLOCK.index() + 1]) -> MemorySizes {
+    let none = OrderSet::EMPTY;
+    let mut sizes = MemorySizes { always: none, advised: none, alike: none };
+    let top = SHARED[choices[0] as usize];
+    for (order, &choice) in choices.iter().enumerate().skip(1) {
+        let of = OrderSet::of(Order::new(order as u8));
+        match (top, SIZE_SHARED[choice as usize]) {
+            ("deny", _) => {}
+            ("force", _)
+            | (_, "always" | "within_size")
+            | ("always" | "within_size", "inherit") => sizes.always = sizes.always | of,
+            ("advise", "inherit") => sizes.alike = sizes.alike | of,
+            (_, "advise") => sizes.advised = sizes.advised | of,
+            _ => {}
+        }
+    }
+    sizes
 }
 
 const USE_ZERO_PAGE: usize = 0;

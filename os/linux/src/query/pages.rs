@@ -26,7 +26,7 @@ bitflags! {
         const PRESENT = 1 << 3;
         /// It is on a swap device.
         const SWAPPED = 1 << 4;
-        /// It is the page of zeroes.
+        /// Nothing but zeroes is in it, and it is no file's.
         const ZERO = 1 << 5;
         /// A block maps it.
         const HUGE = 1 << 6;
@@ -128,6 +128,12 @@ impl PageScan {
     #[must_use]
     pub fn most_pages(&self) -> u64 {
         if self.max_pages == 0 { u64::MAX } else { self.max_pages }
+    }
+
+    /// Whether the answer depends on this category.
+    #[must_use]
+    pub fn asks(&self, what: Category) -> bool {
+        (self.all_of | self.any_of | self.returned) & what.bits() != 0
     }
 
     fn matches(&self, page: u64) -> bool {
