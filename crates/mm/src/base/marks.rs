@@ -69,6 +69,8 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     }
 
     /// Drops the folios of `slots` that no entry refers to.
+    // Its row would be on the stack of every settled change.
+    #[inline(never)]
     pub(crate) fn let_go(&self, device: &Device<'_, A, H>, slots: FilePages) {
         for (folio, at) in folios_in(&device.index, slots) {
             self.try_drop(device, &Row::of(at.start, folio), Keep::IfReferred);
@@ -157,6 +159,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
 
     /// Drops folios of a row that are not needed any more; how many. `None` where the file is no
     /// swap device's.
+    #[inline(never)]
     fn row_ended(&self, id: FileId, row: &Row, keep: Keep) -> Option<usize> {
         let device = self.device_of(id).ok()?;
         Some(self.try_drop(&device, row, keep))

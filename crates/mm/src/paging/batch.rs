@@ -63,14 +63,14 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
         }
     }
 
-    /// The same, and takes them out of `space`, where they are mapped from page `at` on one behind
-    /// the other. Returns whether a change under way has kept some.
-    pub(super) fn push_out(&mut self, row: &Row, begun: &Begun, space: &Space<A>, at: Vpn) -> bool {
-        let from = self.folios.len();
-        self.push(row, begun);
-        let here = PageSpan::new(at, at.add(row.pages().count()));
+    /// Takes the last `count` folios, which are one row, out of `space`, where they are mapped from
+    /// page `at` on one behind the other. Returns whether a change under way has kept some.
+    pub(super) fn evict_last(&mut self, count: usize, space: &Space<A>, at: Vpn) -> bool {
+        let from = self.folios.len() - count;
+        let row = &mut self.folios[from..];
+        let pages: u64 = row.iter().map(|leaving| leaving.folio().order.pages()).sum();
         let mut evictor = Evictor::new(self.paging.base(), space, self.gather);
-        evictor.evict(here, &mut self.folios[from..])
+        evictor.evict(PageSpan::new(at, at.add(pages)), row)
     }
 
     /// The last `count` folios.

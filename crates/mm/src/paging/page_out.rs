@@ -117,8 +117,9 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                 continue;
             }
             let most = (self.demand.pages - begun).div_ceil(pages);
-            match self.take_out(&found, most) {
-                Ok((count, changing)) => {
+            match self.enter_batch(&found, most) {
+                Ok(count) => {
+                    let changing = self.batch.evict_last(count, space, found.here.start);
                     let taken = count as u64 * pages;
                     begun += taken;
                     at = found.here.start.add(taken).min(self.span.end);
@@ -190,14 +191,15 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
         found.map(Found::new)
     }
 
-    /// Takes the folio that was found out of the space, and up to `most` with those right behind
-    /// it. Returns how many, and whether a change under way has kept some.
+    /// Puts the folio that was found into the batch, and up to `most` with those right behind it;
+    /// returns how many.
+    // Its row is not on the stack any more while they are evicted.
     #[inline(never)]
-    fn take_out(&mut self, found: &Found, most: u64) -> Result<(usize, bool), Obstacle> {
+    fn enter_batch(&mut self, found: &Found, most: u64) -> Result<usize, Obstacle> {
         let mut row = Row::of(0, found.folio);
         let begun = self.begin(found, &mut row, most)?;
-        let changing = self.batch.push_out(&row, &begun, self.space, found.here.start);
-        Ok((row.len(), changing))
+        self.batch.push(&row, &begun);
+        Ok(row.len())
     }
 
     /// Marks the last folios of the batch, `count` of them, from `found` on, of which a change has

@@ -175,6 +175,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
 
     /// Maps the pages behind the faulting page that were read with it, which saves a fault for each
     /// folio. Returns the page where it stopped, and the number of entries.
+    #[inline(never)]
     fn map_behind(&self, from: Vpn) -> (Vpn, u64) {
         let (space, groups) = (self.view.space, &self.paging.base().groups);
         let (mut at, mut all, end) = (from, 0, self.around().end);
@@ -197,6 +198,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
     }
 
     /// The page is not in memory: returns the reads that it needs, unless that has changed.
+    #[inline(never)]
     fn lacking(&self) -> Result<(), Stop> {
         let Self { paging, view, device, marked, entry, .. } = self;
         if payload_at(view, marked.page) != Some(marked.payload) {
