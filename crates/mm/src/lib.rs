@@ -148,7 +148,7 @@ pub use base::{AllSpaces, Errno, Error, Need, Stop};
 #[cfg(feature = "reclaim")]
 pub use base::{Group, Groups};
 #[cfg(feature = "files")]
-pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
+pub use files::{Files, Held, ReadFailed, Write, WriteFailed, WriteRun};
 pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};
 #[cfg(feature = "swap")]
 pub use paging::{Migrated, PagedOut, Paging, Scope};

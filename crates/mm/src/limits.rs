@@ -35,7 +35,7 @@ pub const KEEP_AHEAD: Order = Order::new(4);
 pub const KEEP_MOST: Order = Order::new(8);
 
 /// The most folios that leave by one flush. They are on the stack: with reclaim's own calls, 4 KiB.
-pub const LEAVE_MOST: usize = 20;
+pub const LEAVE_MOST: usize = 16;
 
 /// The most source folios per copy of a block of file pages: one for each page, with a block of
 /// [`COPY_MOST_BYTES`] and pages of 4 KiB.
@@ -48,6 +48,10 @@ pub const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// The bytes of a file's cached pages that are mapped around a fault, as Linux's default for
 /// `fault_around_bytes`.
 pub const FAULT_AROUND_BYTES: u64 = 64 << 10;
+
+/// The most folios side by side that are written, read, mapped or forgotten as one: as many as are
+/// read around a fault from a swap device.
+pub const ROW_MOST: usize = 16;
 
 /// The bytes that are read around a fault from a swap device, where that is more than a folio:
 /// pages that left side by side are wanted side by side.

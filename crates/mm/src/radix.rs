@@ -192,11 +192,17 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     #[inline]
     pub(crate) fn lock(&self, node: Node, number: u64) -> Option<WordsLock<'a>> {
         let lock = self.meta.lock(node.frame)?.words()?;
-        let state = lock.slot().state();
-        let is_it = state.kind() == self.kind
+        self.is_node(node, number).then_some(lock)
+    }
+
+    /// Whether the frame of `node` is the node that holds `number`, at this moment.
+    #[inline]
+    pub(crate) fn is_node(&self, node: Node, number: u64) -> bool {
+        let Some(slot) = self.meta.slot(node.frame) else { return false };
+        let (state, name) = (slot.state(), slot.owner.load(Ordering::Relaxed));
+        state.kind() == self.kind
             && state.order() == node.level
-            && self.first(&lock) == Self::base(number, node.level);
-        is_it.then_some(lock)
+            && name.wrapping_sub(self.name) == Self::base(number, node.level)
     }
 
     /// The first number of a locked node of this tree.

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use quire::cache::{FileId, FilePages, Read, Reads};
+use quire::cache::{FileId, FilePages, Read, ReadRun, Reads};
 use quire::space::Space;
 use quire::{ReadFailed, Stop, Write, WriteFailed};
 use quire_arch::Arch;
 use quire_hw::DirectMap;
-use quire_units::{Pfn, PhysAddr};
+use quire_units::{FrameSpan, Pfn, PhysAddr};
 
 use crate::system::HostedMm;
 
@@ -83,11 +83,22 @@ impl Disk {
     /// # Errors
     /// Those of `next_read` of the files.
     pub fn serve<A: Arch>(&self, mm: &HostedMm<'_, '_, A>, mut reads: Reads) -> Result<(), Stop> {
-        while let Some(read) = mm.files().next_read(&mut reads)? {
-            let done = self.read(mm.hardware().ram(), A::PAGE_SHIFT, &read);
-            mm.files().read_done(read, done);
+        let mut run = ReadRun::new();
+        loop {
+            mm.files().next_reads(&mut reads, &mut run)?;
+            if run.is_empty() {
+                return Ok(());
+            }
+            let done: Vec<_> = run
+                .iter_mut()
+                .map(|read| self.read(mm.hardware().ram(), A::PAGE_SHIFT, read))
+                .collect();
+            if done.iter().all(Result::is_ok) {
+                mm.files().reads_done(&mut run);
+            } else {
+                run.drain().zip(done).for_each(|(read, done)| mm.files().read_done(read, done));
+            }
         }
-        Ok(())
     }
 
     /// Writes the dirty pages of a file or a swap device; `spaces` are all there are.
@@ -102,9 +113,17 @@ impl Disk {
     ) -> Result<(), Stop> {
         let end = mm.files().get(file).map_or(0, |file| file.pages());
         let mut left = FilePages::new(0, end);
-        while let Some(write) = mm.files().next_write(file, &mut left, spaces)? {
-            let done = self.write(mm.hardware().ram(), A::PAGE_SHIFT, &write, end);
-            mm.files().write_done(write, done);
+        while let Some(run) = mm.files().next_writes(file, &mut left, spaces)? {
+            let done: Vec<_> = run
+                .parts()
+                .map(|part| self.store(mm.hardware().ram(), A::PAGE_SHIFT, file, part, end))
+                .collect();
+            if done.iter().all(Result::is_ok) {
+                mm.files().writes_done(run, Ok(()));
+            } else {
+                let ended = run.into_writes().zip(done);
+                ended.for_each(|(write, done)| mm.files().write_done(write, done));
+            }
         }
         Ok(())
     }
@@ -138,13 +157,24 @@ impl Disk {
         write: &Write,
         end: u64,
     ) -> Result<(), WriteFailed> {
-        let (file, pages) = (write.file().0, write.pages());
-        let mut state = self.state();
+        self.store(ram, shift, write.file(), (write.pages(), write.frames()), end)
+    }
+
+    /// The same for `pages` of a file, which these frames hold.
+    fn store(
+        &self,
+        ram: &DirectMap<'_>,
+        shift: u32,
+        file: FileId,
+        (pages, frames): (FilePages, FrameSpan),
+        end: u64,
+    ) -> Result<(), WriteFailed> {
+        let (file, mut state) = (file.0, self.state());
         for (at, page) in (pages.start..pages.end.min(end)).enumerate() {
             if state.bad.contains(&(file, page)) {
                 return Err(WriteFailed);
             }
-            let frame = write.frames().start.add(at as u64);
+            let frame = frames.start.add(at as u64);
             let first = ram.read_word(frame.addr(shift)).unwrap_or_default();
             state.stamps.insert((file, page), unstamped(first));
         }

@@ -1,12 +1,16 @@
 //! Swap devices by number, and the slots that swap entries refer to.
 
+use core::ops::Range;
+
 use quire_arch::Arch;
 use quire_hw::Hardware;
+use quire_units::Order;
 
 use super::stores::folios_in;
 use super::{Base, Error};
-use crate::cache::{FileId, FilePages, Index, Store};
+use crate::cache::{FileId, FilePages, Index, Row, Store};
 use crate::folio::{Folio, FolioFlags};
+use crate::radix::Node;
 use crate::swap::{Slots, SwapEntry};
 use crate::table::Marks;
 
@@ -65,24 +69,43 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     }
 
     /// Drops the folios of `slots` that no entry refers to.
+    // Its row would be on the stack of every settled change.
+    #[inline(never)]
     pub(crate) fn let_go(&self, device: &Device<'_, A, H>, slots: FilePages) {
         for (folio, at) in folios_in(&device.index, slots) {
-            self.try_drop(device, folio, at, Keep::IfReferred);
+            self.try_drop(device, &Row::of(at.start, folio), Keep::IfReferred);
         }
     }
 
-    /// Ends a folio's claim to its slots if no entry refers to them any more; or with
-    /// [`Keep::IfHeld`] also if the slots hold its contents and no reference is left. Its memory is
-    /// free then, unless it is mapped. Returns whether the folio left the index.
+    /// Ends the claims of a row's folios to their slots where no entry refers to them any more; or
+    /// with [`Keep::IfHeld`] also where the slots hold a folio's contents and no reference is left.
+    /// Their memory is free then, unless it is mapped. Returns how many left the index.
     ///
     /// Folios that are being read, written or unmapped stay: the CPU that does so calls this at the
     /// end.
-    pub(crate) fn try_drop(
+    #[inline(never)]
+    pub(crate) fn try_drop(&self, device: &Device<'_, A, H>, row: &Row, keep: Keep) -> usize {
+        let node = if keep == Keep::IfHeld { device.index.node_of(row) } else { None };
+        let (mut from, mut dropped) = (0, 0);
+        for ((folio, at), number) in row.iter().zip(0..) {
+            if self.disclaims(device, (folio, at), keep, node) {
+                dropped += 1;
+            } else {
+                self.drop_disclaimed(device, row, from..number);
+                from = number + 1;
+            }
+        }
+        self.drop_disclaimed(device, row, from..row.len());
+        dropped
+    }
+
+    /// Takes a folio's identity away if it may go; whether it did.
+    fn disclaims(
         &self,
         device: &Device<'_, A, H>,
-        folio: Folio,
-        at: FilePages,
+        (folio, at): (Folio, FilePages),
         keep: Keep,
+        node: Option<Node>,
     ) -> bool {
         let Some(cached) = self.cached(device.index.id, at.start, folio) else { return false };
         let known = cached.known();
@@ -90,22 +113,31 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         if busy || !known.contains(FolioFlags::UPTODATE) {
             return false;
         }
-        let is_clean = || device.index.is_clean(at.start, folio);
+        let is_clean = || device.index.is_clean_in(node, at.start, folio);
         let may_go = || keep == Keep::IfHeld && cached.is_idle() && is_clean();
-        if !device.slots.is_unreferred(at) && !may_go() {
-            return false;
+        let goes = device.slots.is_unreferred(at) || may_go();
+        if goes {
+            cached.disclaim();
         }
-        cached.disclaim();
-        let removed = self.take_out(&device.index, at.start, folio, None);
-        debug_assert!(removed, "a folio with an identity is in its index");
-        device.slots.uncache(at);
-        self.put(folio);
-        true
+        goes
     }
 
-    /// Claims the slots of a swap device for a read; whether it could.
-    pub(crate) fn claim_slots(&self, id: FileId, slots: FilePages) -> bool {
-        self.device_of(id).is_ok_and(|device| device.slots.claim(slots))
+    /// Takes those folios of a row, which have no identity, out of a device's index, and then their
+    /// claims away.
+    fn drop_disclaimed(&self, device: &Device<'_, A, H>, row: &Row, gone: Range<usize>) {
+        if !gone.is_empty() {
+            self.take_out_row(&device.index, row, gone.clone());
+            device.slots.uncache(row.part(gone.start, gone.end));
+            for (folio, _) in row.iter().skip(gone.start).take(gone.len()) {
+                self.put(folio);
+            }
+        }
+    }
+
+    /// Claims the slots of a swap device for reads of folios of `order`, and returns of how many:
+    /// see [`Slots::claim`].
+    pub(crate) fn claim_slots(&self, id: FileId, slots: FilePages, order: Order) -> usize {
+        self.device_of(id).map_or(0, |device| device.slots.claim(slots, order))
     }
 
     /// Ends a claim to slots, where the file is a swap device's.
@@ -115,11 +147,22 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         }
     }
 
-    /// A read of a swap device ended: the faults that waited for it may be gone.
-    pub(crate) fn read_ended(&self, id: FileId, slots: FilePages) {
-        if let Ok(device) = self.device_of(id) {
-            self.let_go(&device, slots);
-        }
+    /// Reads of a row of a swap device ended: the faults that waited for them may be gone.
+    pub(crate) fn read_ended(&self, id: FileId, row: &Row) {
+        self.row_ended(id, row, Keep::IfReferred);
+    }
+
+    /// Writes of a row of a swap device ended: clean, idle folios go.
+    pub(crate) fn write_ended(&self, id: FileId, row: &Row) {
+        self.row_ended(id, row, Keep::IfHeld);
+    }
+
+    /// Drops folios of a row that are not needed any more; how many. `None` where the file is no
+    /// swap device's.
+    #[inline(never)]
+    fn row_ended(&self, id: FileId, row: &Row, keep: Keep) -> Option<usize> {
+        let device = self.device_of(id).ok()?;
+        Some(self.try_drop(&device, row, keep))
     }
 
     /// Drops a clean, idle folio of a swap device; whether it is gone. `None` where the file is no
@@ -130,7 +173,6 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         folio: Folio,
         slots: FilePages,
     ) -> Option<bool> {
-        let device = self.device_of(id).ok()?;
-        Some(self.try_drop(&device, folio, slots, Keep::IfHeld))
+        Some(self.row_ended(id, &Row::of(slots.start, folio), Keep::IfHeld)? > 0)
     }
 }

@@ -2,10 +2,12 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
+#[cfg(feature = "files")]
+use quire_units::Order;
 
 use super::Base;
 #[cfg(feature = "files")]
-use crate::cache::{FileId, FilePages};
+use crate::cache::{FileId, FilePages, Row};
 use crate::folio::Folio;
 use crate::table::Marks;
 
@@ -27,15 +29,18 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
 #[cfg(feature = "files")]
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     #[inline(always)]
-    pub(crate) fn claim_slots(&self, _: FileId, _: FilePages) -> bool {
-        false
+    pub(crate) fn claim_slots(&self, _: FileId, _: FilePages, _: Order) -> usize {
+        0
     }
 
     #[inline(always)]
     pub(crate) fn unclaim_slots(&self, _: FileId, _: FilePages) {}
 
     #[inline(always)]
-    pub(crate) fn read_ended(&self, _: FileId, _: FilePages) {}
+    pub(crate) fn read_ended(&self, _: FileId, _: &Row) {}
+
+    #[inline(always)]
+    pub(crate) fn write_ended(&self, _: FileId, _: &Row) {}
 
     #[inline(always)]
     pub(crate) fn drop_idle_swapped(&self, _: FileId, _: Folio, _: FilePages) -> Option<bool> {

@@ -4,6 +4,8 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::{Base, Error};
+#[cfg(feature = "swap")]
+use crate::cache::Row;
 use crate::cache::{File, FileId, FilePages, Index, Note, Store, file_of, identity};
 use crate::folio::cached::Cached;
 use crate::folio::{Folio, FolioFlags};
@@ -61,6 +63,26 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
             index.file.count_cached(-(folio.order.pages() as i64));
         }
         removed
+    }
+
+    /// Takes the folios of a row with the numbers `gone` out of their index, which has them.
+    #[cfg(feature = "swap")]
+    pub(crate) fn take_out_row(
+        &self,
+        index: &Index<'_, A, H>,
+        row: &Row,
+        mut gone: core::ops::Range<usize>,
+    ) {
+        while let Some(folio) = row.folio(gone.start).filter(|_| !gone.is_empty()) {
+            let at = gone.start;
+            let more = index.remove_row(row, gone.clone());
+            index.file.count_cached(-(row.part(at, at + more).count() as i64));
+            if more == 0 {
+                let removed = self.take_out(index, row.page(at), folio, None);
+                debug_assert!(removed, "a folio with an identity is in its index");
+            }
+            gone.start += more.max(1);
+        }
     }
 
     /// The store of a folio's file, if a file has the folio.

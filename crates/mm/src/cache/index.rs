@@ -326,7 +326,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// Marks the links above the node of `level` at `page` as dirty, the lowest first: a sweep
     /// takes a mark away where the node below has none.
-    fn mark_all_above(&self, page: u64, level: u8) {
+    pub(super) fn mark_all_above(&self, page: u64, level: u8) {
         let top = Node::of(self.tree.root()).map_or(0, |node| node.level);
         for level in level + 1..=top {
             while let Some(Spot { node, at, word }) = self.tree.walk(page, level)
@@ -449,7 +449,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// The entry at an aligned ancestor that covers place `at` of a node. One that is too short
     /// ends the search: another further left would overlap it.
-    fn covering_in(&self, node: Node, at: usize) -> Entry {
+    pub(super) fn covering_in(&self, node: Node, at: usize) -> Entry {
         let mut left = at;
         while left != 0 {
             left &= left - 1;

@@ -10,6 +10,9 @@ use quire_hw::Memory;
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{CpuId, Order, Pfn};
 
+#[path = "row_tests.rs"]
+mod rows;
+
 use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Store};
 use crate::folio::Folio;
 use crate::mm::{Mm, Parts};
@@ -42,6 +45,13 @@ enum Op {
         page: u64,
         order: u8,
     },
+    /// A row of folios enters, leaves, or becomes dirty or clean.
+    Row {
+        page: u64,
+        order: u8,
+        count: usize,
+        act: RowAct,
+    },
     Prune {
         page: u64,
         pages: u64,
@@ -61,6 +71,13 @@ enum Op {
     },
 }
 
+#[derive(Clone, Copy, Debug)]
+enum RowAct {
+    Insert,
+    Remove,
+    Dirty(bool),
+}
+
 /// Pages near each other, at the edges of nodes, and far away.
 fn page() -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -69,6 +86,17 @@ fn page() -> impl Strategy<Value = u64> {
         2 => (0..4_u64, 0..600_u64).prop_map(|(node, page)| node * (1 << 18) + page),
         1 => (0..44_u32, 0..9_u64).prop_map(|(bit, more)| ((1_u64 << bit) + more) % FILE_PAGES_MAX),
     ]
+}
+
+fn act() -> impl Strategy<Value = RowAct> {
+    let dirty = any::<bool>().prop_map(RowAct::Dirty);
+    prop_oneof![2 => Just(RowAct::Insert), 1 => Just(RowAct::Remove), 1 => dirty]
+}
+
+fn row_or_leave() -> impl Strategy<Value = Op> {
+    let row = (page(), 0..4_u8, 1..17_usize, act());
+    let row = row.prop_map(|(page, order, count, act)| Op::Row { page, order, count, act });
+    prop_oneof![4 => row, 3 => page().prop_map(|page| Op::Leave { page })]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -85,7 +113,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(page, order)| Op::Join { page, order }),
         2 => (page(), 0..600_u64, 1..600_u64)
             .prop_map(|(page, from, pages)| Op::Part { page, from, pages }),
-        3 => page().prop_map(|page| Op::Leave { page }),
+        7 => row_or_leave(),
     ]
 }
 
@@ -207,11 +235,13 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
                 let pages = FilePages::new(page, page + pages);
                 assert_eq!(self.index.next(pages), self.naive.next_here(pages, false));
                 assert_eq!(self.index.next_dirty(pages), self.naive.next_here(pages, true));
+                self.dirty_row(pages);
                 let next = self.naive.next(pages, false).map(|(_, at)| at);
                 let due = next.map(|at| (self.naive.entry(at.start), at));
                 assert_eq!(self.index.next_content(pages), due);
             }
             Op::Empty { page, order } => self.empty(page, Order::new(order)),
+            Op::Row { page, order, count, act } => self.row(page, Order::new(order), count, act),
             Op::Prune { page, pages } => {
                 let pages = FilePages::new(page, page.saturating_add(pages));
                 self.index.prune(pages, &mut |run| self.mm.allocator().free(CpuId::new(0), run));

@@ -17,6 +17,7 @@
 //! | `file` | one file: source, length, locks |
 //! | `map` | mapping cached folios around a fault |
 //! | `readahead`, `window`, `policy` | which pages to read, and in which folios |
+//! | `row` | folios of one order side by side, in one walk |
 //! | `pages`, `reads` | pages of a file, and plans to read some |
 //!
 //! **Locks**: a file's `reshaping`, then its `changing`, then nodes from the root down, then a
@@ -34,6 +35,7 @@ mod policy;
 mod readahead;
 mod reads;
 mod reshape;
+mod row;
 mod sweep;
 mod window;
 mod word;
@@ -57,7 +59,8 @@ pub use pages::FilePages;
 pub use policy::{FilePolicy, FileSize, Refused};
 pub(crate) use readahead::{Mapped, Preference};
 pub use readahead::{Pattern, Readahead};
-pub use reads::{Read, Reads};
+pub use reads::{Read, ReadRun, Reads};
+pub(crate) use row::Row;
 pub(crate) use window::{Bounds, Window};
 pub(crate) use word::{Entry, Note};
 

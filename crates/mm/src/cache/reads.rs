@@ -1,9 +1,11 @@
 //! Reads that are planned, and reads under way.
 
+use arrayvec::ArrayVec;
 use quire_hw::FrameRun;
 
 use super::{FileId, FilePages, Window};
 use crate::folio::Folio;
+use crate::limits::ROW_MOST;
 
 /// A plan to read pages of a file into memory. It holds nothing: to drop it is to read less.
 ///
@@ -66,5 +68,35 @@ impl Read {
     /// Whether a caller waits for one of the pages; otherwise it is read ahead.
     pub fn is_wanted(&self) -> bool {
         self.wanted
+    }
+}
+
+/// Folios of one size at consecutive pages of a file that are being filled, as a [`Read`] each. The
+/// caller of [`Files::next_reads`](crate::Files::next_reads) lends an empty one.
+#[derive(Debug, Default)]
+#[must_use = "faults on their pages wait until they are given to `reads_done`"]
+pub struct ReadRun {
+    pub(crate) reads: ArrayVec<Read, ROW_MOST>,
+}
+
+impl ReadRun {
+    /// One without reads.
+    pub const fn new() -> Self {
+        Self { reads: ArrayVec::new_const() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    /// The reads in order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Read> {
+        self.reads.iter_mut()
+    }
+
+    /// Takes the reads out, each of which ends by itself.
+    pub fn drain(&mut self) -> impl Iterator<Item = Read> + '_ {
+        self.reads.drain(..)
     }
 }

@@ -14,6 +14,7 @@
 #[cfg(feature = "swap")]
 mod away;
 mod balance;
+mod begin;
 mod bring;
 mod cut;
 mod enter;
@@ -38,7 +39,7 @@ pub(crate) use open::OpenFile;
 pub(crate) use open::usable;
 pub use read::{Held, ReadFailed};
 pub(crate) use reshape::{Bound, Mappings};
-pub use writeback::{Write, WriteFailed};
+pub use writeback::{Write, WriteFailed, WriteRun};
 
 use quire_arch::Arch;
 

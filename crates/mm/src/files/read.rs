@@ -8,13 +8,10 @@ use super::open::usable;
 use super::{Files, OpenFile};
 use crate::base::{Error, Need, Stop};
 use crate::cache::{
-    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Note, Pattern, Read, Readahead, Reads, Store,
-    identity,
+    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Reads, Store,
 };
-use crate::files::Kind;
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
-use crate::stats::Event;
 use crate::sync::Ordering;
 
 /// The store could not give the pages of a [`Read`].
@@ -169,58 +166,6 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     pub fn release(&self, held: Held) {
         self.base().put(held.folio);
     }
-
-    /// The next folio of `reads` to be read; `None` when all of it is in memory or being read.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`] when there is none for the page that a caller waits for; readahead does
-    /// without. [`Error::NoFile`].
-    pub fn next_read(&self, reads: &mut Reads) -> Result<Option<Read>, Error> {
-        let file = self.opened(reads.file)?;
-        while reads.at < reads.window.pages.end.min(file.pages()) {
-            let (entry, pages) = file.index.find(reads.at);
-            if let Entry::Folio { .. } = entry {
-                reads.at = pages.end;
-                continue;
-            }
-            match file.begin_read(reads, entry) {
-                Ok(Some(read)) => return Ok(Some(read)),
-                Ok(None) => {}
-                Err(error) => match reads.wanted.filter(|&wanted| wanted >= reads.at) {
-                    // The pages before it were only readahead.
-                    Some(wanted) if wanted > reads.at => reads.at = wanted,
-                    Some(_) => return Err(error),
-                    None => break,
-                },
-            }
-        }
-        Ok(None)
-    }
-
-    /// Ends a read: the frames hold the file's contents, or `done` is an error.
-    pub fn read_done(&self, read: Read, done: Result<(), ReadFailed>) {
-        let Read { file: id, page, folio, wanted, .. } = read;
-        let folios = self.base().folios();
-        match (self.opened(id), done) {
-            (Ok(_), Ok(())) => {
-                if let Some(cached) = folios.cached(folio.head, identity(id, page)) {
-                    cached.learn(cached.known() | FolioFlags::UPTODATE);
-                }
-            }
-            (Ok(file), Err(ReadFailed)) => {
-                self.base().count(Event::FileReadsFailed, 1);
-                let single = folio.order <= file.smallest();
-                let note = if single && wanted { Note::Failed } else { Note::Small };
-                if file.forget_folio(page, folio, Some(note)) {
-                    self.base().unclaim_slots(id, FilePages::block(page, folio.order));
-                }
-            }
-            // Closed meanwhile.
-            (Err(_), _) => {}
-        }
-        self.base().put(folio);
-        self.base().read_ended(id, FilePages::block(page, folio.order));
-    }
 }
 
 impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
@@ -244,67 +189,6 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let marked = known.contains(FolioFlags::READAHEAD);
         let count = pages.end.min(self.pages()).saturating_sub(at).max(1);
         Ok(Some((Held { folio, frames: FrameSpan::new(frame, count) }, marked)))
-    }
-
-    /// Begins to read a folio at `reads.at`, where the index had `before`; `None` if there is a
-    /// folio by now.
-    fn begin_read(&self, reads: &mut Reads, before: Entry) -> Result<Option<Read>, Error> {
-        let (at, window) = (reads.at, reads.window);
-        let most = self.index.empty_order(at, window.preferred());
-        let is_small = matches!(before, Entry::Note { note: Note::Small, .. });
-        let mut order = window.order_at(at, if is_small { Order::ZERO } else { most });
-        let run = loop {
-            let last = window.below(order);
-            match (self.base().frames(order, last.is_none()), last) {
-                (Ok(run), _) => break run,
-                (Err(_), Some(smaller)) => order = smaller,
-                (Err(error), None) => return Err(error),
-            }
-        };
-        let block = FilePages::block(at, order);
-        if self.store() == Some(Store::Swap) && !self.claim(reads, block) {
-            self.base().free(run);
-            return Ok(None);
-        }
-        let is_in = |page: Option<u64>| page.is_some_and(|page| block.contains(page));
-        let known = if is_in(window.mark) { FolioFlags::READAHEAD } else { FolioFlags::empty() };
-        let entered = self.enter(block.start, run, order, known);
-        if !matches!(entered, Ok(Some(_))) {
-            self.base().unclaim_slots(self.index.id, block);
-        }
-        let Some((folio, run)) = entered? else { return Ok(None) };
-        reads.at = block.end;
-        self.base().count(Event::FilePagesRead, order.pages());
-        let wanted = is_in(reads.wanted);
-        self.came_back(before, order.pages(), wanted);
-        Ok(Some(Read { file: self.index.id, page: block.start, folio, run, wanted }))
-    }
-
-    /// Counts the cost of reading `pages` pages where the index had `before`.
-    fn came_back(&self, before: Entry, pages: u64, wanted: bool) {
-        let frames = self.base().all_frames();
-        if self.store() == Some(Store::Swap) {
-            if wanted {
-                self.files.balance.cost(Kind::Anon, pages, frames);
-                self.base().count(Event::RefaultAnon, pages);
-            }
-        } else if let Entry::Note { note, .. } = before
-            && self.files.balance.is_recent(note, frames)
-        {
-            self.files.balance.cost(Kind::File, pages, frames);
-            self.base().count(Event::RefaultFile, pages);
-        }
-    }
-
-    /// Claims the slots of a swap device for a read; if that fails, makes the read smaller, or
-    /// skips them.
-    fn claim(&self, reads: &mut Reads, slots: FilePages) -> bool {
-        let claimed = self.base().claim_slots(self.index.id, slots);
-        if !claimed {
-            reads.window.sizes = OrderSet::of(Order::ZERO);
-            reads.at += (slots.count() == 1) as u64;
-        }
-        claimed
     }
 
     /// The first page from `page` on, among `most` and the one after them, that is not in memory.

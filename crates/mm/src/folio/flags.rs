@@ -47,7 +47,7 @@ impl FolioFlags {
         Self::from_bits_truncate(state.flags())
     }
 
-    pub(super) const fn idle(self) -> u32 {
+    pub(crate) const fn idle(self) -> u32 {
         self.bits() >> IDLE_AT & IDLE_MOST
     }
 

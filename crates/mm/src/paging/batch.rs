@@ -3,13 +3,15 @@
 use arrayvec::ArrayVec;
 use quire_arch::Arch;
 use quire_hw::Hardware;
+use quire_units::{PageSpan, Vpn};
 
 use super::Paging;
-use super::evict::{Evictor, Leaving};
+use super::evict::{Begun, Evictor, Leaving};
 use super::leave::{PagedOut, Purpose};
 use super::pass::{Homes, Known, Pass};
 use crate::base::{AllSpaces, Keep};
-use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST};
+use crate::cache::Row;
+use crate::limits::{EVICT_FLUSH_PAGES, LEAVE_MOST, ROW_MOST};
 use crate::space::Space;
 use crate::table::Gather;
 
@@ -46,10 +48,35 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
         self.folios.is_empty()
     }
 
-    /// Adds a folio; returns whether the batch is full.
-    pub(super) fn push(&mut self, leaving: Leaving) -> bool {
-        self.folios.push(leaving);
-        self.folios.is_full()
+    /// How many folios more it takes.
+    pub(super) fn room(&self) -> usize {
+        self.folios.remaining_capacity()
+    }
+
+    /// Adds folios that have begun their way, at most as many as there is room for.
+    pub(super) fn push(&mut self, row: &Row, begun: &Begun) {
+        let folios = self.paging.base().folios();
+        for (folio, at) in row.iter() {
+            // Mappings count until they are flushed, and this space is flushed before the others.
+            let mapped = folios.counts(folio).mapped;
+            self.folios.push(Leaving::new(folio, at.start, begun, mapped));
+        }
+    }
+
+    /// Takes the last `count` folios, which are one row, out of `space`, where they are mapped from
+    /// page `at` on one behind the other. Returns whether a change under way has kept some.
+    pub(super) fn evict_last(&mut self, count: usize, space: &Space<A>, at: Vpn) -> bool {
+        let from = self.folios.len() - count;
+        let row = &mut self.folios[from..];
+        let pages: u64 = row.iter().map(|leaving| leaving.folio().order.pages()).sum();
+        let mut evictor = Evictor::new(self.paging.base(), space, self.gather);
+        evictor.evict(PageSpan::new(at, at.add(pages)), row)
+    }
+
+    /// The last `count` folios.
+    pub(super) fn last(&mut self, count: usize) -> &mut [Leaving] {
+        let from = self.folios.len().saturating_sub(count);
+        &mut self.folios[from..]
     }
 
     /// Flushes `own`, the space that the caller has taken the folios out of, takes them out of all
@@ -57,7 +84,8 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
     #[inline(never)]
     pub(super) fn end(&mut self, own: Option<&Space<A>>, others: bool) {
         if let Some(own) = own {
-            let pages = self.folios.iter().map(|leaving| u64::from(leaving.pages)).sum::<u64>();
+            let pages =
+                self.folios.iter().map(|leaving| u64::from(leaving.pages.get())).sum::<u64>();
             if pages > EVICT_FLUSH_PAGES {
                 self.gather.flush_space();
             }
@@ -77,12 +105,21 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
     /// Writes the folios.
     #[inline(never)]
     fn end_out(&mut self) {
-        // One by one, and in place: a batch is a large part of the stack.
-        while let Some(leaving) = self.folios.pop() {
-            if let Some(device) = self.paging.base().device(leaving.device) {
-                self.paging.end_out(&leaving, &device, &mut self.done);
+        let mut from = 0;
+        while let Some(first) = self.folios.get(from) {
+            let mut row = Row::of(first.slots().start, first.folio());
+            let rest = self.folios[from + 1..].iter().take(ROW_MOST - 1);
+            for next in rest {
+                if !next.follows(first, &row) {
+                    break;
+                }
+                row.push(next.folio().head);
             }
+            let end = from + row.len();
+            self.paging.end_out(&self.folios[from..end], &row, &mut self.done);
+            from = end;
         }
+        self.folios.clear();
     }
 
     /// Gives the folios other frames, and maps them again where they were mapped.
@@ -97,7 +134,8 @@ impl<'a, A: Arch, H: Hardware> Batch<'a, A, H> {
         self.restore();
         while let Some(leaving) = self.folios.pop() {
             let Some(device) = base.device(leaving.device) else { continue };
-            base.try_drop(&device, leaving.folio(), leaving.slots(), Keep::IfReferred);
+            let row = Row::of(leaving.slots().start, leaving.folio());
+            base.try_drop(&device, &row, Keep::IfReferred);
             self.done.folios += u64::from(leaving.moved);
             self.done.pages += if leaving.moved { leaving.folio().order.pages() } else { 0 };
             self.done.stay += u64::from(!leaving.moved);

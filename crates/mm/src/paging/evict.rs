@@ -1,16 +1,27 @@
 //! One space's part of paging out: folios leave its tables, by one flush.
 
+use core::cell::Cell;
+use core::slice::from_mut;
+
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use crate::base::{Base, Device};
-use crate::cache::FilePages;
+use crate::cache::{FilePages, Row};
 use crate::folio::Folio;
 use crate::space::{Area, AreaFlags, Ever, Seq, Space, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Discard, Eviction, Gather, WATCHED};
+
+/// The beginning of the way out of a row.
+pub(super) struct Begun {
+    /// The number of the device that has its slots.
+    pub(super) device: u32,
+    /// The slots do not hold the folios' contents.
+    pub(super) dirty: bool,
+}
 
 /// A folio on its way out, with a reference. A batch of them is on the stack, so they are small.
 pub(super) struct Leaving {
@@ -19,7 +30,7 @@ pub(super) struct Leaving {
     /// How many pages of it were mapped.
     pub(super) mapped: u32,
     /// Pages whose leaves are swap entries now.
-    pub(super) pages: u32,
+    pub(super) pages: Cell<u32>,
     /// The number of its device.
     pub(super) device: u32,
     order: Order,
@@ -33,9 +44,19 @@ pub(super) struct Leaving {
 
 impl Leaving {
     /// A folio that has the slots from `slot` on, on a device.
-    pub(super) fn new(folio: Folio, device: u32, slot: u64, dirty: bool) -> Self {
-        let Folio { head, order } = folio;
-        Self { head, order, device, slot, dirty, mapped: 0, pages: 0, again: false, moved: false }
+    pub(super) fn new(folio: Folio, slot: u64, begun: &Begun, mapped: u32) -> Self {
+        let (Folio { head, order }, &Begun { device, dirty }) = (folio, begun);
+        Self {
+            head,
+            order,
+            device,
+            slot,
+            dirty,
+            mapped,
+            pages: Cell::new(0),
+            again: false,
+            moved: false,
+        }
     }
 
     pub(super) fn folio(&self) -> Folio {
@@ -51,9 +72,15 @@ impl Leaving {
         FilePages::block(self.slot, self.order)
     }
 
+    /// Whether it goes the same way as `first`, whose row it continues.
+    pub(super) fn follows(&self, first: &Self, row: &Row) -> bool {
+        (self.device, self.order, self.dirty) == (first.device, first.order, first.dirty)
+            && self.slot == row.pages().end
+    }
+
     /// Whether a space may still map pages of it.
     pub(super) fn is_mapped(&self) -> bool {
-        self.pages < self.mapped
+        self.pages.get() < self.mapped
     }
 }
 
@@ -137,21 +164,23 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
     /// Evicts a folio at the place where a space mapped it last; if it is not there, everywhere.
     /// Returns whether some of it was found.
     pub(super) fn evict_at_home(&mut self, leaving: &mut Leaving) -> bool {
-        let (here, before) = (place(self.base, leaving.folio()), leaving.pages);
+        let (here, before) = (place(self.base, leaving.folio()), leaving.pages.get());
         if !here.is_empty() {
-            self.evict(here, leaving);
+            self.evict(here, from_mut(leaving));
         }
         let elsewhere = here.is_empty() || self.space.has(Ever::Moved);
-        if leaving.is_mapped() && leaving.pages == before && elsewhere {
-            self.evict(Space::<A>::all(), leaving);
+        if leaving.is_mapped() && leaving.pages.get() == before && elsewhere {
+            self.evict(Space::<A>::all(), from_mut(leaving));
         }
-        leaving.pages > before
+        leaving.pages.get() > before
     }
 
-    /// Replaces the leaves of a folio in `span` by swap entries; returns whether a change under way
-    /// has kept some.
-    pub(super) fn evict(&mut self, span: PageSpan, leaving: &mut Leaving) -> bool {
-        let Some(device) = self.base.device(leaving.device) else { return false };
+    /// Replaces the leaves of folios in `span` by swap entries; returns whether a change under way
+    /// has kept some. One folio may be mapped anywhere in the span. Several have consecutive slots,
+    /// and the pages of the span one behind the other.
+    pub(super) fn evict(&mut self, span: PageSpan, row: &mut [Leaving]) -> bool {
+        let number = row.first().map(|first| first.device);
+        let Some(device) = number.and_then(|number| self.base.device(number)) else { return false };
         let (areas, mut at, mut changing) = (self.view().areas(), span.start, false);
         while at < span.end
             && let (Some(area), seq) = areas.next_at_or_after(at)
@@ -160,10 +189,11 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
             let part = area.clipped(PageSpan::new(at, span.end));
             at = part.span.end;
             if !area.flags.contains(AreaFlags::LOCKED) {
-                changing |= self.evict_from(&part, seq, &device, leaving);
+                let places = Places::new(span, row);
+                changing |= self.evict_from(&part, seq, &device, places, row);
             }
         }
-        self.base.count(Event::RmapWalks, 1);
+        self.base.count(Event::RmapWalks, row.len() as u64);
         changing
     }
 
@@ -173,20 +203,34 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
         area: &Area,
         seq: Seq,
         device: &Device<'_, A, H>,
-        leaving: &mut Leaving,
+        places: Places,
+        row: &mut [Leaving],
     ) -> bool {
-        let (folio, slots) = (leaving.folio(), leaving.slots());
         let (folios, areas) = (self.base.folios(), &self.space.areas);
-        let mut changing = false;
+        let (mut changing, mut ahead) = (false, places.slots(area.span));
+        let folio_at = |page| &row[places.number(page)];
+        device.slots.refer(ahead);
         let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
+            let leaving = folio_at(pages.start);
+            let folio = leaving.folio();
             // Locking in memory, moving or forking these pages changes the areas first.
             let changes = !areas.is_current(seq, pages);
             changing |= changes;
             if folios.counts(folio).pins > 0 || changes {
                 return None;
             }
-            let slot = slots.start + frames.start.offset_from(folio.head);
-            device.slots.refer(FilePages::new(slot, slot + frames.count));
+            let slot = leaving.slot + frames.start.offset_from(folio.head);
+            let slots = FilePages::new(slot, slot + frames.count);
+            match ahead.covers(slots) {
+                true => {
+                    if ahead.start < slot {
+                        device.slots.release(FilePages::new(ahead.start, slot));
+                    }
+                    ahead = FilePages::new(slots.end, ahead.end);
+                }
+                false => device.slots.refer(slots),
+            }
+            leaving.pages.set(leaving.pages.get() + pages.count() as u32);
             let exclusive = !attrs.contains(Attrs::COW);
             let written = attrs.contains(Attrs::DIRTY);
             let watched = attrs.contains(WATCHED);
@@ -194,11 +238,56 @@ impl<'a, A: Arch, H: Hardware> Evictor<'a, A, H> {
             Some(SwapEntry { device, slot, exclusive, written, watched }.payload())
         };
         let tracks = area.flags.contains(AreaFlags::TRACKED);
-        let what = Eviction { folio, most: self.base.policy.evict_most(), tracks };
-        let evicted = self.view().tables().evict(area.span, what, self.gather, ask);
+        let what = Eviction { most: self.base.policy.evict_most(), tracks };
+        let which = |page| (folio_at(page).folio(), places.end(page));
+        let tables = self.base.view(self.space).tables();
+        let evicted = tables.evict(area.span, what, self.gather, which, ask);
+        // The pages that stay, or were not there, have no entry that refers to their slots.
+        device.slots.release(ahead);
         self.base.count(Event::EntriesSwapped, evicted.entries);
-        leaving.pages += evicted.pages as u32;
-        leaving.dirty |= evicted.dirty;
+        row.iter_mut().for_each(|leaving| leaving.dirty |= evicted.dirty);
         changing
+    }
+}
+
+/// The pages and slots of the folios of a row.
+#[derive(Clone, Copy)]
+struct Places {
+    span: PageSpan,
+    order: Order,
+    /// The slot of the first page, if the pages of the span are those of the folios, in order.
+    slot: Option<u64>,
+    is_one: bool,
+}
+
+impl Places {
+    fn new(span: PageSpan, row: &[Leaving]) -> Self {
+        let order = row.first().map_or(Order::ZERO, |first| first.order);
+        let fits = span.count() == (row.len() as u64) << order.get();
+        let slot = row.first().filter(|_| fits).map(|first| first.slot);
+        Self { span, order, slot, is_one: row.len() <= 1 }
+    }
+
+    /// The slots of the pages of `part`: the entries there will refer to them if all leave.
+    fn slots(&self, part: PageSpan) -> FilePages {
+        let Some(slot) = self.slot else { return FilePages::default() };
+        let start = slot + part.start.offset_from(self.span.start);
+        FilePages::new(start, start + part.count())
+    }
+
+    /// The number of the folio that page `page` should map.
+    fn number(&self, page: Vpn) -> usize {
+        match self.is_one {
+            true => 0,
+            false => (page.offset_from(self.span.start) >> self.order.get()) as usize,
+        }
+    }
+
+    /// The page behind that folio.
+    fn end(&self, page: Vpn) -> Vpn {
+        match self.is_one {
+            true => self.span.end,
+            false => self.span.start.add((self.number(page) as u64 + 1) << self.order.get()),
+        }
     }
 }

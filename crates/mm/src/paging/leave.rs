@@ -5,11 +5,11 @@ use quire_hw::Hardware;
 use quire_units::Order;
 
 use super::Paging;
-use super::evict::Leaving;
+use super::evict::{Begun, Leaving};
 use crate::base::{Device, Keep};
-use crate::cache::{FilePages, file_of, identity, page_of};
+use crate::cache::{FilePages, Row, file_of, identity, page_of};
+use crate::folio::FolioFlags;
 use crate::folio::cached::Cached;
-use crate::folio::{Folio, FolioFlags};
 use crate::stats::{Event, FolioEvent};
 use crate::swap::Admits;
 use crate::table::Division;
@@ -72,36 +72,33 @@ pub(super) enum Obstacle {
 }
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Begins to take a folio out, to which the caller has a reference. If it does not leave, the
-    /// reference is released.
-    pub(super) fn begin(&self, folio: Folio, purpose: Purpose) -> Result<Leaving, Obstacle> {
+    /// Begins to take folios out, to which the caller has references: the row has the slots then of
+    /// those that leave, at least the first. The references to others are released.
+    pub(super) fn begin(&self, row: &mut Row, purpose: Purpose) -> Result<Begun, Obstacle> {
         let (base, folios) = (self.base(), self.base().folios());
-        let begun = match folios.counts(folio).pins {
-            0 => match folios.identified(folio) {
-                Some((cached, owner)) => self.leave_again(cached, owner, purpose),
-                None => self.enter_out(folio, purpose),
+        let Some(first) = row.folio(0) else { return Err(Obstacle::Stays) };
+        let begun = match folios.counts(first).pins {
+            0 => match folios.identified(first) {
+                Some((cached, owner)) => {
+                    row.split_off(1).for_each(|folio| base.put(folio));
+                    self.leave_again(cached, owner, purpose, row)
+                }
+                None => self.enter_out(row, purpose),
             },
             _ => Err(Obstacle::Stays),
         };
-        match begun {
-            Ok(mut leaving) => {
-                // Mappings count until they are flushed, and this space is flushed before the
-                // others.
-                leaving.mapped = folios.counts(folio).mapped;
-                Ok(leaving)
-            }
-            Err(stop) => {
-                base.put(folio);
-                Err(stop)
-            }
+        if begun.is_err() {
+            row.split_off(0).for_each(|folio| base.put(folio));
         }
+        begun
     }
 
-    /// Slots for a folio of `order`, on the first device that has a free run of them: for a move
-    /// on a device for moves, if there is one.
+    /// Slots for up to `most` folios of `order`, at least one, on the first device that has a free
+    /// run of them: for a move on a device for moves, if there is one.
     pub(super) fn take_slots(
         &self,
         order: Order,
+        most: usize,
         purpose: Purpose,
     ) -> Option<(Device<'_, A, H>, FilePages)> {
         let (base, cpu) = (self.base(), self.base().hw.cpu().index());
@@ -109,8 +106,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             let such = base.swaps.iter().zip(0..).filter(|(swap, _)| swap.admits() == admits);
             such.map(|(_, number)| number).find_map(|number| {
                 let device = base.device(number)?;
-                let slot = device.slots.take(order, cpu)?;
-                Some((device, FilePages::block(slot, order)))
+                let slots = device.slots.take_row(order, most, cpu)?;
+                Some((device, slots))
             })
         };
         let apart = if purpose == Purpose::Write { None } else { first(Admits::Moves) };
@@ -120,7 +117,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     /// The largest order below `order` that has a free run of slots.
     pub(super) fn smaller_order(&self, order: Order) -> Option<Order> {
         (0..order.get()).rev().map(Order::new).find(|&order| {
-            let taken = self.take_slots(order, Purpose::Write);
+            let taken = self.take_slots(order, 1, Purpose::Write);
             taken.map(|(device, slots)| device.slots.uncache(slots)).is_some()
         })
     }
@@ -131,7 +128,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         cached: Cached<'_>,
         owner: u64,
         purpose: Purpose,
-    ) -> Result<Leaving, Obstacle> {
+        row: &mut Row,
+    ) -> Result<Begun, Obstacle> {
         let known = cached.known();
         let device = self.base().device_of(file_of(owner)).map_err(|_| Obstacle::Stays)?;
         let busy =
@@ -144,13 +142,14 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             return Err(Obstacle::Stays);
         }
         cached.learn(known | FolioFlags::LEAVING);
-        Ok(Leaving::new(cached.folio, device.number, page_of(owner), false))
+        row.set_start(page_of(owner));
+        Ok(Begun { device: device.number, dirty: false })
     }
 
-    /// Takes a folio out: gives it slots, and their identity.
-    fn enter_out(&self, folio: Folio, purpose: Purpose) -> Result<Leaving, Obstacle> {
-        let (base, folios, order) = (self.base(), self.base().folios(), folio.order);
-        let Some((device, slots)) = self.take_slots(order, purpose) else {
+    /// Takes folios out that have no slots: gives them consecutive ones, and their identity.
+    fn enter_out(&self, row: &mut Row, purpose: Purpose) -> Result<Begun, Obstacle> {
+        let (base, order) = (self.base(), row.order());
+        let Some((device, slots)) = self.take_slots(order, row.len(), purpose) else {
             if purpose != Purpose::Write {
                 return Err(Obstacle::NoSlots);
             }
@@ -158,48 +157,69 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             let smaller = self.smaller_order(order).map(Division::Uniform);
             return Err(smaller.map_or(Obstacle::Stays, Obstacle::Divide));
         };
-        let is_its = folios.identify(folio, identity(device.index.id, slots.start));
-        let entered = match is_its {
-            true => self.files().with(&device.index).insert(slots.start, folio),
-            false => Ok(false),
+        row.set_start(slots.start);
+        let with_slots = (slots.count() >> order.get()) as usize;
+        let identified = self.identify(row, with_slots, &device);
+        row.split_off(identified.max(1)).for_each(|folio| base.put(folio));
+        let (entered, lack) = match identified {
+            0 => (0, Ok(())),
+            _ => self.files().with(&device.index).insert_row(row),
         };
-        if entered == Ok(true) {
-            return Ok(Leaving::new(folio, device.number, slots.start, true));
+        for (folio, _) in row.iter().take(identified).skip(entered) {
+            if let Some((cached, _)) = base.folios().identified(folio) {
+                cached.disclaim();
+                base.put(folio);
+            }
         }
-        if is_its && let Some((cached, _)) = folios.identified(folio) {
-            cached.disclaim();
-            base.put(folio);
+        row.split_off(entered.max(1)).for_each(|folio| base.put(folio));
+        let used = row.part(0, entered);
+        if used != slots {
+            device.slots.uncache(FilePages::new(used.end, slots.end));
         }
-        device.slots.uncache(slots);
-        Err(if entered.is_ok() { Obstacle::Stays } else { Obstacle::Starved })
+        match (entered, lack) {
+            (1.., _) => Ok(Begun { device: device.number, dirty: true }),
+            (0, Ok(())) => Err(Obstacle::Stays),
+            (0, Err(_)) => Err(Obstacle::Starved),
+        }
     }
 
-    /// Ends the way of a folio out: it may be written or dropped from now on.
-    pub(super) fn end_out(
-        &self,
-        leaving: &Leaving,
-        device: &Device<'_, A, H>,
-        done: &mut PagedOut,
-    ) {
-        let (folio, slots) = (leaving.folio(), leaving.slots());
-        let folios = self.base().folios();
-        if leaving.dirty {
-            device.index.set_dirty(slots.start, folio, true);
+    /// Gives the first `most` folios of a row the identity of their slots, up to one that has an
+    /// identity by now. Returns how many.
+    fn identify(&self, row: &Row, most: usize, device: &Device<'_, A, H>) -> usize {
+        let (folios, id) = (self.base().folios(), device.index.id);
+        let mut left = row.iter().take(most);
+        left.position(|(folio, at)| !folios.identify(folio, identity(id, at.start)))
+            .unwrap_or(most.min(row.len()))
+    }
+
+    /// Ends the way out of folios side by side, which are dirty or not: they may be written or
+    /// dropped from now on.
+    pub(super) fn end_out(&self, leaving: &[Leaving], row: &Row, done: &mut PagedOut) {
+        let (base, folios) = (self.base(), self.base().folios());
+        let Some(first) = leaving.first() else { return };
+        let Some(device) = base.device(first.device) else { return };
+        if first.dirty {
+            device.index.set_dirty_row(row, true);
         }
-        if folios.counts(folio).mapped == 0 {
-            done.folios += 1;
-            done.pages += folio.order.pages();
-            self.base().count_folios(FolioEvent::Swpout, folio.order, 1);
-        } else if !leaving.again {
-            done.stay += 1;
+        let (mut gone, mut pages) = (0, 0);
+        for (leaving, (folio, _)) in leaving.iter().zip(row.iter()) {
+            if folios.counts(folio).mapped == 0 {
+                gone += 1;
+            } else if !leaving.again {
+                done.stay += 1;
+            }
+            pages += u64::from(leaving.pages.get());
+            if let Some((cached, _)) = folios.identified(folio) {
+                cached.learn(cached.known() - FolioFlags::LEAVING);
+            }
+            // The folio is not marked as leaving any more, so another CPU may have taken it out of
+            // its file.
+            base.put(folio);
         }
-        self.base().count(Event::PagesSwapped, leaving.pages.into());
-        if let Some((cached, _)) = folios.identified(folio) {
-            cached.learn(cached.known() - FolioFlags::LEAVING);
-        }
-        // The folio is not marked as leaving any more, so another CPU may have taken it out of its
-        // file.
-        self.base().put(folio);
-        self.base().try_drop(device, folio, slots, Keep::IfHeld);
+        done.folios += gone;
+        done.pages += gone << row.order().get();
+        base.count_folios(FolioEvent::Swpout, row.order(), gone);
+        base.count(Event::PagesSwapped, pages);
+        base.try_drop(&device, row, Keep::IfHeld);
     }
 }

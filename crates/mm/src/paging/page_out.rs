@@ -1,22 +1,26 @@
 //! Paging out: anonymous folios leave memory whole (rows D1 to D3).
 //!
 //! ```text
-//!   for each folio                                              possible failure, and its effect
-//!   1 take a reference: no mapping of it is lost
-//!   2 take an aligned run of slots          cached, count 0     none: it stays; counted
-//!   3 give it the slots' identity, and put it into their file   no memory: slots freed
+//!   for each row of folios                                        possible failure, and its effect
+//!   1 take references: no mapping of them is lost
+//!   2 take a run of slots for each, one behind the other
+//!                                         cached, count 0     none: they stay; counted
+//!   3 give them the slots' identity, and put them into their file
+//!                                                             no memory: slots freed
 //!   4 each space, each run of leaves:
-//!       a pinned, locked, held by a change?                     the run stays as it is
+//!       a count the slots, by rows
+//!       b pinned, locked, held by a change?                   the run stays, its slots uncounted
 //!         by a change, and the space pages out its own: wait, and visit it again
-//!       b count the slots, by runs
 //!       c leaves become swap entries; mappings go into the gather
-//!   5 one flush for many folios; the mappings end
+//!   5 one flush for many rows; the mappings end
 //!   6 dirty: ready to be written            slots without entries: identity and slots freed
 //! ```
 //!
-//! The slots are counted before an entry is visible (I9), and all checks precede all changes (I8):
-//! a pin takes the same lock, so no entry is ever restored. The folio is written only after the
-//! flush (I6): no program can change it any more.
+//! A row is folios of one size that are mapped side by side. Where a step fails for one of them,
+//! the row ends before it: the steps before are undone for it and those behind it, which are
+//! visited next. The slots are counted before an entry is visible (I9), and all checks precede all
+//! changes of entries (I8): a pin takes the same lock, so no entry is ever restored. The folios are
+//! written only after the flush (I6): no program can change them any more.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -24,11 +28,12 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::Paging;
 use super::batch::Batch;
-use super::evict::{Found, Leaving};
+use super::evict::{Begun, Found};
 use super::leave::{Demand, Obstacle, PagedOut, Purpose, Scope};
 use crate::base::{AllSpaces, Error};
-use crate::folio::Folio;
-use crate::limits::PAGE_OUT_TRIES;
+use crate::cache::Row;
+use crate::folio::{Folio, FolioFlags};
+use crate::limits::{PAGE_OUT_TRIES, ROW_MOST};
 use crate::space::Space;
 use crate::swap::{Admits, Swap};
 use crate::sync::spin_loop;
@@ -111,17 +116,20 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                 self.batch.done.pages += pages;
                 continue;
             }
-            match self.begin(&found) {
-                Ok(mut leaving) => {
-                    begun += pages;
-                    let changing = self.batch.evictor(space).evict(found.here, &mut leaving);
-                    if changing && self.demand.whose == Scope::Own && tries > 0 {
-                        (leaving.again, at) = (true, found.page);
+            let most = (self.demand.pages - begun).div_ceil(pages);
+            match self.enter_batch(&found, most) {
+                Ok(count) => {
+                    let changing = self.batch.evict_last(count, space, found.here.start);
+                    let taken = count as u64 * pages;
+                    begun += taken;
+                    at = found.here.start.add(taken).min(self.span.end);
+                    let again = changing && self.demand.whose == Scope::Own && tries > 0;
+                    if again {
                         tries -= 1;
+                        at = self.visit_again(&found, count).max(found.page);
                     }
-                    // A batch ends before its last folio is visited once more.
-                    let again = leaving.again;
-                    if self.batch.push(leaving) || again {
+                    // A batch ends before its last folios are visited once more.
+                    if again || self.batch.room() == 0 {
                         self.end_batch();
                     }
                 }
@@ -183,14 +191,70 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
         found.map(Found::new)
     }
 
-    /// Begins to take a folio out. If it does not leave, the reference to it is released.
+    /// Puts the folio that was found into the batch, and up to `most` with those right behind it;
+    /// returns how many.
+    // Its row is not on the stack any more while they are evicted.
     #[inline(never)]
-    fn begin(&self, found: &Found) -> Result<Leaving, Obstacle> {
+    fn enter_batch(&mut self, found: &Found, most: u64) -> Result<usize, Obstacle> {
+        let mut row = Row::of(0, found.folio);
+        let begun = self.begin(found, &mut row, most)?;
+        self.batch.push(&row, &begun);
+        Ok(row.len())
+    }
+
+    /// Marks the last folios of the batch, `count` of them, from `found` on, of which a change has
+    /// kept pages. Returns the page to go on at.
+    fn visit_again(&mut self, found: &Found, count: usize) -> Vpn {
+        let each = found.folio.order.pages();
+        let (mut at, mut first) = (found.here.start, None);
+        for leaving in self.batch.last(count) {
+            leaving.again = leaving.is_mapped();
+            first = first.or(leaving.again.then_some(at));
+            at = at.add(each);
+        }
+        first.unwrap_or(at)
+    }
+
+    /// Begins to take the folio of a row out, and up to `most` with those right behind it. If none
+    /// leaves, the references to them are released.
+    #[inline(never)]
+    fn begin(&self, found: &Found, row: &mut Row, most: u64) -> Result<Begun, Obstacle> {
         if let Err(stop) = self.may_leave(found) {
             self.paging.base().put(found.folio);
             return Err(stop);
         }
-        self.paging.begin(found.folio, self.demand.purpose)
+        let most = (most.min(ROW_MOST as u64) as usize).min(self.batch.room());
+        self.hold_behind(found, row, most);
+        self.paging.begin(row, self.demand.purpose)
+    }
+
+    /// Adds the folios right behind `found` to the row, up to `most` with it: those of its size
+    /// that leave as it does, which have no slots yet. They get a reference.
+    fn hold_behind(&self, found: &Found, row: &mut Row, most: usize) {
+        let (base, order) = (self.paging.base(), found.folio.order);
+        let folios = base.folios();
+        let Demand { idle, whose, .. } = self.demand;
+        let end = found.here.start.add((most as u64) << order.get()).min(self.span.end);
+        let known = FolioFlags::CACHED | FolioFlags::LAZY | FolioFlags::POISONED;
+        if found.is_cut() || found.here.end >= end || folios.known(found.folio).0.intersects(known)
+        {
+            return;
+        }
+        let behind = PageSpan::new(found.here.end, end);
+        base.view(self.space).tables().neighbours(behind, order, |folio| {
+            let (facts, counts) = (folios.known(folio).0, folios.counts(folio));
+            let is_shared = u64::from(counts.mapped) > order.pages();
+            let stays = facts.intersects(known)
+                || facts.idle() < idle
+                || counts.pins > 0
+                || is_shared && whose == Scope::Own
+                || base.phys.is_of_pool(folio.head, order);
+            let holds = !stays && folios.hold(folio);
+            if holds {
+                row.push(folio.head);
+            }
+            holds
+        });
     }
 
     /// Whether a folio may leave, and leaves whole.

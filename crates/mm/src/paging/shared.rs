@@ -234,7 +234,7 @@ impl<A: Arch, H: Hardware> Leaving<'_, A, H> {
             base.folios().readmit(folio);
             return Sent::Stays;
         }
-        let Some((device, slots)) = self.paging.take_slots(order, Purpose::Write) else {
+        let Some((device, slots)) = self.paging.take_slots(order, 1, Purpose::Write) else {
             return self.split(folio, at);
         };
         let entered = self.paging.files().with(&device.index).insert(slots.start, folio);

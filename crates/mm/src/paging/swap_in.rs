@@ -6,12 +6,13 @@ use quire_units::{Access, Order, OrderSet, PageSpan, Prot, Vpn};
 
 use super::Paging;
 use crate::base::{Device, Error, Keep, Need, Stop};
-use crate::cache::{Bounds, Entry, FilePages, Reads, Window};
+use crate::cache::{Bounds, Entry, FilePages, Reads, Row, Window};
 use crate::fault::{Installed, MarkedPage};
 use crate::files::usable;
 use crate::folio::Folio;
+use crate::folio::cached::Cached;
 use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
-use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
+use crate::space::{Advice, Area, AreaFlags, Ever, Seq, Space, View};
 use crate::spaces::Resolved;
 use crate::stats::{Event, FolioEvent};
 use crate::swap::{Slots, SwapEntry};
@@ -26,6 +27,8 @@ struct SwapFault<'a, A, H> {
     entry: SwapEntry,
     /// The program accesses the page now; otherwise it is mapped ahead.
     touched: bool,
+    /// The library maps what it has moved: no page comes back from the device.
+    is_restored: bool,
 }
 
 /// The folio of the device that has the faulting page.
@@ -59,15 +62,22 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let wrong = Error::Marked(marked.page, marked.payload);
         let entry = SwapEntry::of(marked.payload).ok_or(wrong)?;
         let device = &self.base().device(entry.device).ok_or(wrong)?;
-        let fault = SwapFault { paging: self, view, device, marked, entry, touched: true };
+        let fault = SwapFault {
+            paging: self,
+            view,
+            device,
+            marked,
+            entry,
+            touched: true,
+            is_restored: false,
+        };
         let Some(found) = fault.find() else { return fault.lacking().map(|()| None) };
-        match fault.admit(found)? {
+        match fault.admit(found, fault.around().end)? {
             Admitted::Stale => self.spaces().wait(view, marked.page),
             Admitted::Split => {
                 self.spaces().split_leaf(view.space, marked.page, A::block_order())?;
             }
             Admitted::Pages(pages, entries) => {
-                fault.count(found.folio, pages, entries);
                 let (end, more) = fault.map_behind(pages.end);
                 let (pages, entries) = (PageSpan::new(pages.start, end), entries + more);
                 // A shared page is copied before it is written.
@@ -138,8 +148,16 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             return page;
         }
         let marked = &MarkedPage { page, payload: entry.payload(), area, seq };
-        let fault = SwapFault { paging: self, view, device, marked, entry, touched: false };
-        match fault.find().map(|found| fault.admit(found)) {
+        let fault = SwapFault {
+            paging: self,
+            view,
+            device,
+            marked,
+            entry,
+            touched: false,
+            is_restored: true,
+        };
+        match fault.find().map(|found| fault.admit(found, page)) {
             Some(Ok(Admitted::Pages(pages, _))) => pages.end,
             // A fault does what fails here.
             _ => end,
@@ -157,6 +175,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
 
     /// Maps the pages behind the faulting page that were read with it, which saves a fault for each
     /// folio. Returns the page where it stopped, and the number of entries.
+    #[inline(never)]
     fn map_behind(&self, from: Vpn) -> (Vpn, u64) {
         let (space, groups) = (self.view.space, &self.paging.base().groups);
         let (mut at, mut all, end) = (from, 0, self.around().end);
@@ -172,14 +191,14 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
             if groups.charge(space, found.folio.order.pages()).is_err() {
                 break;
             }
-            let Ok(Admitted::Pages(pages, entries)) = next.admit(found) else { break };
-            next.count(found.folio, pages, entries);
+            let Ok(Admitted::Pages(pages, entries)) = next.admit(found, end) else { break };
             (at, all) = (pages.end.max(at.add(1)), all + entries);
         }
         (at, all)
     }
 
     /// The page is not in memory: returns the reads that it needs, unless that has changed.
+    #[inline(never)]
     fn lacking(&self) -> Result<(), Stop> {
         let Self { paging, view, device, marked, entry, .. } = self;
         if payload_at(view, marked.page) != Some(marked.payload) {
@@ -253,31 +272,33 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         is_its && seen.pages == block && (ascending || block.count() == seen.leaf.pages())
     }
 
-    /// Maps the entries in the page's table that belong to a folio in memory. The space counts for
-    /// the rest of the folio as well.
-    fn admit(&self, found: Found) -> Result<Admitted, Stop> {
-        let done = self.admit_locked(found)?;
-        if let Admitted::Pages(pages, _) = done {
-            let (base, order) = (self.paging.base(), found.folio.order);
-            base.groups.draw(self.view.space, pages.count().max(order.pages()));
-            base.try_drop(self.device, found.folio, found.slots, Keep::IfReferred);
+    /// Maps the entries in the page's table that belong to a folio in memory, and the folios of its
+    /// size behind it, up to `end`, whose slots follow its own. The space counts for the rest of
+    /// the folio as well.
+    #[inline(never)]
+    fn admit(&self, found: Found, end: Vpn) -> Result<Admitted, Stop> {
+        let mut row = Row::of(found.slots.start, found.folio);
+        let done = self.admit_locked(found, end, &mut row)?;
+        if let Admitted::Pages(pages, entries) = done {
+            let base = self.paging.base();
+            let pages_left = pages.count().max(row.pages().count());
+            base.groups.draw(self.view.space, pages_left);
+            base.try_drop(self.device, &row, Keep::IfReferred);
+            if !self.is_restored {
+                base.count(Event::EntriesMade, entries);
+                base.count(Event::PagesSwappedIn, pages.count());
+                base.count_folios(FolioEvent::Swpin, row.order(), row.len() as u64);
+            }
         }
         Ok(done)
     }
 
-    /// Counts pages that came back from the device.
-    fn count(&self, folio: Folio, pages: PageSpan, entries: u64) {
-        let base = self.paging.base();
-        base.count(Event::EntriesMade, entries);
-        base.count(Event::PagesSwappedIn, pages.count());
-        base.count_folios(FolioEvent::Swpin, folio.order, 1);
-    }
-
     /// The part of it under the table's lock.
-    fn admit_locked(&self, found: Found) -> Result<Admitted, Stop> {
+    #[inline(never)]
+    fn admit_locked(&self, found: Found, end: Vpn, row: &mut Row) -> Result<Admitted, Stop> {
         let Found { folio, slots, before } = found;
         let &MarkedPage { page, payload, ref area, seq } = self.marked;
-        let (space, tables, folios) = (self.view.space, self.view.tables(), self.view.folios());
+        let (space, tables) = (self.view.space, self.view.tables());
         let locked = tables.lock_lowest(page, Level::LAST);
         let is_current = space.areas.is_current(seq, PageSpan::block(page, Order::ZERO));
         if !is_current || payload_in(&locked, page) != Some(payload) {
@@ -292,16 +313,77 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         if folio.order < leaf || !area.span.covers(PageSpan::block(page, leaf)) {
             return Ok(Admitted::Split);
         }
+        self.show(&cached, Vpn::new(page.get().wrapping_sub(before)));
+        let mapped = self.admit_runs(&locked, found, |pages| cached.map(pages));
+        drop(cached);
+        let Some((pages, mut entries)) = mapped else { return Ok(Admitted::Stale) };
+        let end = end.min(locked.reach().end).max(pages.end);
+        let (mut all, behind) = (pages, PageSpan::new(pages.end, end));
+        let whole = pages.end == page.add(slots.count() - before);
+        if whole && !behind.is_empty() && self.may_admit(behind, seq) {
+            let more = self.admit_behind(&locked, row, behind);
+            entries += more >> leaf.get();
+            all = PageSpan::new(pages.start, pages.end.add(more));
+        }
+        Ok(Admitted::Pages(all, entries))
+    }
+
+    /// Whether pages behind the page may be mapped with it: no change holds them, and the space's
+    /// group has room for them.
+    fn may_admit(&self, behind: PageSpan, seq: Seq) -> bool {
+        let space = self.view.space;
+        let has_room = || self.paging.base().groups.charge(space, behind.count()).is_ok();
+        space.areas.is_current(seq, behind) && has_room()
+    }
+
+    /// Prepares a folio that is about to be mapped from `home` on.
+    fn show(&self, cached: &Cached<'_>, home: Vpn) {
         // Its slot is locked, so the table could not do this when it shows the folio.
-        if area.prot.contains(Prot::EXEC) {
+        if self.marked.area.prot.contains(Prot::EXEC) {
             cached.publish(self.paging.base().hw);
         }
         // Where pages were moved, other spaces map this folio at another place.
-        if self.entry.exclusive || !space.has(Ever::Moved) {
-            folios.set_home(folio, tables.home(Vpn::new(page.get().wrapping_sub(before))));
+        if self.entry.exclusive || !self.view.space.has(Ever::Moved) {
+            self.view.folios().set_home(cached.folio, self.view.tables().home(home));
         }
-        let mapped = self.admit_runs(&locked, found, |pages| cached.map(pages));
-        Ok(mapped.map_or(Admitted::Stale, |(pages, entries)| Admitted::Pages(pages, entries)))
+    }
+
+    /// Maps the folios of the row's size behind its last one, as far as the entries of `pages`, in
+    /// a locked table, name their slots; the row gets them. Returns how many pages.
+    ///
+    /// A folio's count keeps it from going away once it is out of its lock: its leaf is written
+    /// before that of the table is open.
+    fn admit_behind(&self, locked: &Locked<'_, A, H>, row: &mut Row, pages: PageSpan) -> u64 {
+        let (index, order) = (&self.device.index, row.order());
+        let (run, upto) = locked.run_in(pages.start, pages.end);
+        let (What::Marker(marks), slot) = (run.what, row.pages().end) else { return 0 };
+        let Some(entry) = SwapEntry::of(marks.first) else { return 0 };
+        let is_next = (entry.device, entry.slot) == (self.device.number, slot);
+        let is_whole = locked.page(run.index) == pages.start;
+        if !is_next || !is_whole || !(marks.ascending || run.count == 1) {
+            return 0;
+        }
+        let (from, most) = (row.len(), (upto.offset_from(pages.start) >> order.get()) as usize);
+        let next = SwapFault { entry, touched: false, ..*self };
+        index.follow_row(row, from + most, |folio, at| {
+            let Some(cached) = self.paging.base().cached(index.id, at, folio) else { return false };
+            let is_usable = usable(cached.known(), index.id, folio.head).is_ok();
+            if is_usable {
+                next.show(&cached, pages.start.add(at - slot));
+            }
+            is_usable && cached.map(order.pages() as u32)
+        });
+        let (attrs, count) =
+            (attrs(&self.marked.area, entry, false), order.pages() >> locked.unit().get());
+        let whole = row.part(from, row.len());
+        for (number, (folio, _)) in row.iter().skip(from).enumerate() {
+            let first = run.index + number * count as usize;
+            locked.admit(first, count as usize, folio.head, attrs, order);
+        }
+        if !whole.is_empty() {
+            self.device.slots.release(whole);
+        }
+        whole.count()
     }
 
     /// Maps every run of entries of a locked table that name the folio's slots, in step with the

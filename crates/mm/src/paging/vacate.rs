@@ -15,6 +15,7 @@ use super::evict::place;
 use super::leave::{Obstacle, PagedOut, Purpose};
 use super::pass::{Homes, Known, Pass};
 use crate::base::AllSpaces;
+use crate::cache::Row;
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::{GROUP_ORDER, LEAVE_MOST};
 use crate::phys::{Kind, Mobility};
@@ -309,9 +310,11 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             stay += seen.len() as u64;
             seen.clear();
             for folio in held {
-                match self.begin(folio.0, Purpose::Pack) {
-                    Ok(leaving) => {
-                        if batch.push(leaving) {
+                let mut row = Row::of(0, folio.0);
+                match self.begin(&mut row, Purpose::Pack) {
+                    Ok(begun) => {
+                        batch.push(&row, &begun);
+                        if batch.room() == 0 {
                             batch.end(None, true);
                         }
                     }

@@ -66,9 +66,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let Some(folio) = folios.of(frame) else { return };
         let mut gather = Gather::new();
         let _taking = space.taking();
-        let what = Eviction { folio, most: Order::ZERO, tracks: false };
+        let what = Eviction { most: Order::ZERO, tracks: false };
         let here = PageSpan::block(page, Order::ZERO);
-        let _ = self.tables(space).evict(here, what, &mut gather, |_, frames, _| {
+        let which = |_| (folio, here.end);
+        let _ = self.tables(space).evict(here, what, &mut gather, which, |_, frames, _| {
             if frames.start != frame || frames.count != 1 {
                 return None;
             }

@@ -260,7 +260,7 @@ fn loom_d2_one_of_two_who_read_a_slot_claims_it() {
         let taken = take(device, 1, 0).expect("all is free");
         device.refer(run(taken));
         device.uncache(run(taken));
-        let claim = move |d: Device| d.claim(run(taken)).then_some(taken);
+        let claim = move |d: Device| (d.claim(run(taken), taken.1) > 0).then_some(taken);
         let claims = both(device, claim, claim);
         assert_eq!(claims.iter().flatten().count(), 1);
         device.release(run(taken));
@@ -284,5 +284,36 @@ fn loom_d2_the_last_entry_and_the_folio_free_a_slot_once() {
         };
         let held = both(device, leaves, unmaps);
         settle(device, 1, &held);
+    });
+}
+
+#[test]
+fn loom_d3_no_folio_goes_whose_slot_gets_an_entry_while_it_is_leaving() {
+    loom::model(|| {
+        let device = leaked(1);
+        let taken = take(device, 0, 0).expect("all is free");
+        // Its last entry was mapped. One CPU drops its claim; another takes it out once more.
+        let folio = Pfn::new(FRAMES - 1);
+        let (meta, leaving, gone) = (device.tree.meta, 1, 2);
+        let word = move || &meta.at(folio).owner;
+        let leaves = thread::spawn(move || {
+            let lock = meta.lock(folio).expect("on record");
+            if word().load(Ordering::Relaxed) == gone {
+                return;
+            }
+            word().store(leaving, Ordering::Relaxed);
+            drop(lock);
+            device.refer(run(taken));
+            let _lock = meta.lock(folio).expect("on record");
+            word().store(0, Ordering::Relaxed);
+        });
+        let lock = meta.lock(folio).expect("on record");
+        if word().load(Ordering::Relaxed) == 0 && device.is_unreferred(run(taken)) {
+            word().store(gone, Ordering::Relaxed);
+        }
+        drop(lock);
+        leaves.join().expect("no thread panics");
+        let is_gone = word().load(Ordering::Relaxed) == gone;
+        assert_eq!(device.is_unreferred(run(taken)), is_gone, "one of the two");
     });
 }

@@ -66,16 +66,24 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
 
     /// Takes an aligned run of 2^`order` slots, cached and without entries, for the CPU number
     /// `cpu`. `None` when there is no such run.
+    #[cfg(test)]
     pub(crate) fn take(&self, order: Order, cpu: usize) -> Option<u64> {
+        self.take_row(order, 1, cpu).map(|slots| slots.start)
+    }
+
+    /// Takes aligned runs of 2^`order` slots, one behind the other, at least one and at most
+    /// `most`, cached and without entries, for the CPU number `cpu`. `None` when there is no such
+    /// run.
+    pub(crate) fn take_row(&self, order: Order, most: usize, cpu: usize) -> Option<FilePages> {
         let lane = self.swap.lanes[cpu % CLUSTER_LANES].get(order.index())?;
         if order > Self::RUN_MAX || self.swap.admits() == Admits::Nothing {
             return None;
         }
         loop {
             if let Some(current) = lane.current()
-                && let Some(slot) = self.take_from(self.tree.meta.frame(current), order)
+                && let Some(slots) = self.take_from(self.tree.meta.frame(current), order, most)
             {
-                return Some(slot);
+                return Some(slots);
             }
             if !self.refill(lane, order) {
                 return None;
@@ -106,20 +114,23 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         next.is_some()
     }
 
-    /// Takes a run out of the cluster at `frame`, if it is current and has one; the cluster is in
-    /// its list afterwards if it has none.
-    fn take_from(&self, frame: Pfn, order: Order) -> Option<u64> {
+    /// Takes up to `most` runs out of the cluster at `frame`, if it is current and has one; the
+    /// cluster is in its list afterwards if it has none.
+    fn take_from(&self, frame: Pfn, order: Order, most: usize) -> Option<FilePages> {
         let lock = self.tree.meta.lock(frame)?.words()?;
         if self.swap.lists.lock().place(self.tree.meta, frame).0 != InList::Current {
             return None;
         }
         if let Some(at) = self.find(&lock, order) {
-            let count = order.pages() as usize;
+            let most = (most << order.get()).min(Self::WORDS as usize - at);
+            let free = self.tree.hw.count_run(frame, at, most, 0, 0);
+            let count = free & !(order.pages() as usize - 1);
             lock.slot().links[0].store((at + count) as u32, Ordering::Relaxed);
             self.tree.write(&lock, at, count, CACHED);
             self.tree.add_used(&lock, count as i64);
             self.swap.used.fetch_add(count as u64, Ordering::Relaxed);
-            return Some(self.tree.first(&lock) + at as u64);
+            let start = self.tree.first(&lock) + at as u64;
+            return Some(FilePages::new(start, start + count as u64));
         }
         let full = self.tree.used(&lock) == Self::WORDS;
         let place = if full { InList::Unlisted } else { InList::Frag };
@@ -223,15 +234,33 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         self.change(slots, |word| word & !CACHED);
     }
 
-    /// Claims `slots`, of one cluster, for a folio that is to be read: each has entries and is not
-    /// cached yet, or none is claimed.
-    pub(crate) fn claim(&self, slots: FilePages) -> bool {
-        let mut claimed = false;
+    /// Claims the slots of folios of `order` that are to be read, from the first of `slots` on: up
+    /// to a folio of which a slot has no entries or is cached, and within one cluster. Returns of
+    /// how many folios.
+    pub(crate) fn claim(&self, slots: FilePages, order: Order) -> usize {
+        let mut claimed = 0;
+        let slots = slots.intersect(FilePages::block(slots.start, Self::RUN_MAX));
         self.each(slots, |lock, first, count| {
-            let loads = |at| self.tree.hw.load(lock.frame(), at);
-            claimed = (first..first + count).all(|at| loads(at) & CACHED == 0 && loads(at) != 0);
-            for at in (first..first + count).filter(|_| claimed) {
-                self.tree.write(lock, at, 1, loads(at) | CACHED);
+            let end = first + count;
+            // The words from `at` on that are equal, and how many.
+            let run = |at: usize, end: usize| {
+                let word = self.tree.hw.load(lock.frame(), at);
+                (word, self.tree.hw.count_run(lock.frame(), at, end - at, word, 0))
+            };
+            let mut at = first;
+            while at < end
+                && let (word, count) = run(at, end)
+                && word & CACHED == 0
+                && word != 0
+            {
+                at += count;
+            }
+            claimed = (at - first) >> order.get();
+            let (mut at, end) = (first, first + (claimed << order.get()));
+            while at < end {
+                let (word, count) = run(at, end);
+                self.tree.write(lock, at, count, word | CACHED);
+                at += count;
             }
         });
         claimed
@@ -257,14 +286,22 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         })
     }
 
-    /// Whether no entry refers to any of `slots`.
+    /// Whether no entry refers to any of `slots`, which are cached. Nothing is locked: while the
+    /// folio of the slots is locked, no entry comes to refer to them that was not there before.
     pub(crate) fn is_unreferred(&self, slots: FilePages) -> bool {
-        let mut none = true;
-        self.each(slots, |lock, first, count| {
-            let run = self.tree.hw.count_run(lock.frame(), first, count, CACHED, 0);
-            none &= run == count;
-        });
-        none
+        let is_free = |part: FilePages| {
+            let Some(cluster) = self.tree.lowest(part.start) else { return true };
+            let (first, count) = (Tree::<A, H>::place(part.start, 0), part.count() as usize);
+            match count {
+                1 => self.tree.hw.load(cluster, first) == CACHED,
+                _ => self.tree.hw.count_run(cluster, first, count, CACHED, 0) == count,
+            }
+        };
+        // A folio's slots are of one cluster.
+        match slots.start >> Self::BITS == (slots.end - 1) >> Self::BITS {
+            true => is_free(slots),
+            false => Self::parts(slots).all(is_free),
+        }
     }
 
     /// How many entries refer to `slot`, and whether it is cached.

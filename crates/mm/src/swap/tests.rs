@@ -65,16 +65,18 @@ fn audit(device: &Slots<'_, '_>, held: &BTreeMap<u64, Order>) -> Result<(), (u64
     device.audit()
 }
 
-/// A step: takes a run of an order, as a CPU; or gives back one of those that are held.
+/// A step: takes a number of runs of an order side by side, as a CPU; or gives back one of those
+/// that are held.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Take(u8, usize),
+    Take(u8, usize, usize),
     Free(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let large = (5u8..10, 0usize..3).prop_map(|(order, cpu)| Step::Take(order, cpu));
-    let small = (0u8..5, 0usize..3).prop_map(|(order, cpu)| Step::Take(order, cpu));
+    let take = |(order, most, cpu)| Step::Take(order, most, cpu);
+    let large = (5u8..10, 1usize..3, 0usize..3).prop_map(take);
+    let small = (0u8..5, 1usize..17, 0usize..3).prop_map(take);
     let free = any::<usize>().prop_map(Step::Free);
     prop::collection::vec(prop_oneof![2 => large, 2 => small, 3 => free], 1..120)
 }
@@ -89,15 +91,19 @@ proptest! {
             let mut held = BTreeMap::new();
             for step in steps {
                 match step {
-                    Step::Take(order, cpu) => {
+                    Step::Take(order, most, cpu) => {
                         let order = Order::new(order);
-                        let Some(slot) = device.take(order, cpu) else { continue };
-                        let run = FilePages::block(slot, order);
-                        assert_eq!(run.start, slot, "it is aligned");
+                        let Some(run) = device.take_row(order, most, cpu) else { continue };
+                        let count = (run.count() >> order.get()) as usize;
+                        assert_eq!(run.count(), (count as u64) << order.get(), "whole ones");
+                        assert!((1..=most).contains(&count), "{count} of {most}");
+                        assert_eq!(FilePages::block(run.start, order).start, run.start, "aligned");
+                        assert_eq!(run.start / CLUSTER, (run.end - 1) / CLUSTER, "one cluster's");
                         let before: Option<(&u64, &Order)> = held.range(..run.end).next_back();
                         let end = before.map_or(0, |(at, order)| at + order.pages());
-                        assert!(end <= slot && run.end <= device.swap.slots(), "{run:?} is taken");
-                        held.insert(slot, order);
+                        assert!(end <= run.start && run.end <= device.swap.slots(), "{run:?}");
+                        let each = (run.start..run.end).step_by(order.pages() as usize);
+                        held.extend(each.map(|slot| (slot, order)));
                     }
                     Step::Free(at) if !held.is_empty() => {
                         let slot = *held.keys().nth(at % held.len()).expect("there are more");
@@ -147,4 +153,28 @@ fn d2_the_audit_finds_a_cluster_in_a_list_for_others() {
             assert_eq!(audit(device, &held), Err((0, SlotFault::Listed { used })), "{place:?}");
         });
     }
+}
+
+#[test]
+fn d3_claims_of_folios_side_by_side_end_at_the_first_that_is_not_whole_on_the_device() {
+    with_device(2 * CLUSTER, |device| {
+        let pages = |start, end| FilePages::new(start, end);
+        assert_eq!(device.take_row(Order::ZERO, CLUSTER as usize, 0), Some(pages(0, CLUSTER)));
+        device.refer(pages(0, CLUSTER));
+        device.refer(pages(4, 6));
+        device.uncache(pages(0, CLUSTER));
+        // In memory, and free.
+        assert_eq!(device.claim(pages(11, 12), Order::ZERO), 1);
+        device.release(pages(17, 18));
+        assert_eq!(device.claim(pages(0, 32), Order::new(2)), 2, "that of slot 8 is not whole");
+        assert_eq!(device.claim(pages(0, 4), Order::new(2)), 0, "claimed already");
+        assert_eq!(device.claim(pages(8, 16), Order::ZERO), 3);
+        assert_eq!(device.claim(pages(12, 32), Order::ZERO), 5);
+        assert_eq!(device.claim(pages(17, 18), Order::ZERO), 0, "a free slot");
+        let across = pages(CLUSTER - 2, CLUSTER + 2);
+        assert_eq!(device.claim(across, Order::ZERO), 2, "within one cluster");
+        let cached = |slot| device.counted(slot).1;
+        assert!((0..17).all(cached) && !(17..CLUSTER - 2).any(cached));
+        assert_eq!((device.counted(3), device.counted(4)), ((1, true), (2, true)));
+    });
 }

@@ -8,20 +8,19 @@
 //! All checks precede all changes, under the table's lock. A pin, a fork or a move needs that lock,
 //! too, so that nothing ever has to be restored.
 
-use quire_arch::{Arch, Attrs};
+use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::visit::{Found, Step};
+use super::word::is_foreign;
 use super::{Gather, Locked, Marks, Tables, What};
-use crate::folio::Folio;
+use crate::folio::{Folio, Folios};
 
-/// A folio that is to leave memory.
+/// How folios leave memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eviction {
-    /// The folio.
-    pub(crate) folio: Folio,
-    /// How large a part of it leaves in one step.
+    /// How large a part of a folio leaves in one step.
     pub(crate) most: Order,
     /// The space tracks writes: the dirty bits are read when the pages cannot be written any
     /// more, contiguous block by contiguous block.
@@ -41,18 +40,20 @@ pub(crate) struct Evicted {
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Replaces the leaves of `span` that map the folio by markers. For a run of pages in one
-    /// state, given their frames and attributes, `ask` returns the payload of the first marker, and
-    /// the others ascend from it; or `None` for pages that stay. `gather` takes the mappings and
-    /// the flush; the walk ends when it is full.
+    /// Replaces the leaves of `span` by markers that map the folio which `which` says for their
+    /// page; it also says the page up to which that holds. For a run of pages in one state, given
+    /// their frames and attributes, `ask` returns the payload of the first marker, and the others
+    /// ascend from it; or `None` for pages that stay. `gather` takes the mappings and the flush;
+    /// the walk ends when it is full.
     pub(crate) fn evict(
         &self,
         span: PageSpan,
         leaving: Eviction,
         gather: &mut Gather,
+        which: impl Fn(Vpn) -> (Folio, Vpn),
         mut ask: impl FnMut(PageSpan, FrameSpan, Attrs) -> Option<u64>,
     ) -> Evicted {
-        let Eviction { folio, most, tracks } = leaving;
+        let Eviction { most, tracks } = leaving;
         let mut done = Evicted::default();
         self.each(None, span, |table, part| -> Step<()> {
             let unit = table.unit();
@@ -60,14 +61,16 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             let most = if tracks { most.min(block) } else { most };
             let limit = |at: Vpn| {
                 let end = at.add(most.pages().max(unit.pages()));
-                if tracks { end.align_down(most.pages()) } else { end }
+                let end = if tracks { end.align_down(most.pages()) } else { end };
+                end.min(which(at).1)
             };
             table.runs_within(part, limit, |found| {
                 let What::Leaf { frame, attrs, .. } = found.run.what else { return Step::Next };
                 if gather.is_full() {
                     return Step::Stop(());
                 }
-                let here = found.all_pages().intersect(span);
+                let (here, (folio, _)) =
+                    (found.all_pages().intersect(span), which(found.pages.start));
                 let whole = found.pages_of(folio, frame).filter(|of| here.covers(of.0));
                 let Some((pages, frames)) = whole else { return Step::Next };
                 let now = if tracks { table.hushed(pages, attrs) } else { attrs };
@@ -85,6 +88,30 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             })
         });
         done
+    }
+}
+
+impl<A: Arch, H: Hardware> Tables<'_, A, H> {
+    /// Calls `take` with the folios of `order` that the leaves of `span` map whole, one right
+    /// behind the other, as far as one table has them and `take` returns true.
+    pub(crate) fn neighbours(
+        &self,
+        span: PageSpan,
+        order: Order,
+        mut take: impl FnMut(Folio) -> bool,
+    ) {
+        let (folios, table) = (Folios::new(self.meta), self.lock_lowest(span.start, Level::LAST));
+        let (mut at, end) = (span.start, span.end.min(table.reach().end));
+        while at.add(order.pages()) <= end {
+            let index = table.index(at);
+            let What::Leaf { frame, attrs, .. } = table.entry(index).what else { return };
+            let is_own = table.unit() <= order && table.page(index) == at && !is_foreign(attrs);
+            match folios.of(frame).filter(|_| is_own) {
+                Some(folio) if folio == (Folio { head: frame, order }) && take(folio) => {}
+                _ => return,
+            }
+            at = at.add(order.pages());
+        }
     }
 }
 
@@ -115,6 +142,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Maps `count` markers from `index` on to the frames of a folio of order `each`.
     pub(crate) fn admit(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
         self.clear(index, count);
-        self.put(index, count, frame, attrs, each);
+        self.put_alike(index, count, frame, attrs, each);
     }
 }

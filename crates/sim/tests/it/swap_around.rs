@@ -3,7 +3,7 @@
 
 use quire::cache::{FileId, FilePages};
 use quire::space::{At, Request, Space};
-use quire::{Need, Resolved, Scope, Stop};
+use quire::{Need, Resolved, Scope, Stop, WriteFailed};
 use quire_arch::X86_64;
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -133,5 +133,50 @@ fn d5_free_slots_are_told_by_runs_within_a_cluster() {
         assert_eq!(free(0, 1024), Some(FilePages::new(40, 43)));
         assert_eq!(free(41, 42), Some(FilePages::new(41, 42)));
         assert_eq!(scene.mm.paging().free_slots(FileId(77), FilePages::new(0, 9)), None);
+    });
+}
+
+#[test]
+fn d3_neighbours_leave_in_one_run_of_slots_and_one_write_and_come_back_in_one_read() {
+    with_all_out(4096, |scene| {
+        let (mm, spaces) = (scene.mm, [scene.space]);
+        assert_eq!(scene.reads(5), 16);
+        assert_eq!(scene.maps(5), (5, 16));
+        assert_eq!(scene.maps(0), (0, 5));
+        for page in 0..16 {
+            let place = VirtAddr::new(address(page).get());
+            scene.mm.fault(scene.space, BASE.add(page), Access::Write).unwrap();
+            scene.cpu.write(place, word(page + 100, 0)).unwrap();
+        }
+        // One of them stays.
+        let pinned = mm.pin(scene.space, BASE.add(9), Access::Read).unwrap();
+        let span = PageSpan::new(BASE, BASE.add(16));
+        let out = mm.paging().page_out(scene.space, span, Scope::Own, &spaces[..]).unwrap();
+        assert_eq!((out.pages, out.stay), (15, 1));
+        let (mut left, mut runs) = (FilePages::new(0, 1024), Vec::new());
+        while let Some(run) = mm.files().next_writes(scene.swap, &mut left, &spaces[..]).unwrap() {
+            runs.push(run.pages().count());
+            let mut writes: Vec<_> = run.into_writes().collect();
+            let last = writes.pop().unwrap();
+            let ram = mm.hardware().ram();
+            for write in writes {
+                let done = scene.disk.write(ram, 12, &write, 1024);
+                mm.files().write_done(write, done);
+            }
+            // It is dirty again, and by itself next time.
+            mm.files().write_done(last, Err(WriteFailed));
+        }
+        assert_eq!(runs, [15], "the slots behind it follow those before it");
+        scene.disk.write_back(mm, scene.swap, &spaces[..]).unwrap();
+        mm.unpin(pinned);
+        scene.disk.reads();
+        assert_eq!(scene.reads(0), 9);
+        assert_eq!(scene.disk.reads().len(), 9);
+        assert_eq!(scene.maps(0), (0, 9));
+        assert_eq!(scene.reads(15), 6);
+        assert_eq!(scene.maps(10), (10, 16));
+        for page in 0..16 {
+            assert_eq!(scene.cpu.read(address(page)), Ok(word(page + 100, 0)), "page {page}");
+        }
     });
 }

@@ -19,9 +19,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use quire::cache::{self, FileId, FilePages, Reads};
+use quire::cache::{self, FileId, FilePages, ReadRun, Reads};
 use quire::space::Space;
-use quire::units::Vpn;
+use quire::units::{FrameSpan, Vpn};
 use quire::{Error, Need, ReadFailed, Stop, WriteFailed};
 use quire_linux::ext4::Blocks;
 use quire_linux::files::{Caller, Number};
@@ -379,22 +379,32 @@ impl Device {
     }
 
     fn read_each(self: &Arc<Self>, device: &dyn Instant, mut reads: Reads) -> Result<bool> {
-        let mut is_there = true;
+        let (mut is_there, mut run) = (true, ReadRun::new());
         loop {
             if device.behind().is_some() {
                 // Else a read that finds no memory for its request would seem to have failed.
                 memory::admit()?;
             }
-            let Some(mut read) = mm().files().next_read(&mut reads).map_err(errno)? else {
+            mm().files().next_reads(&mut reads, &mut run).map_err(errno)?;
+            if run.is_empty() {
                 return Ok(is_there);
-            };
-            let place = Self::place(read.pages().start);
-            match (device.load(place, &mut read), device.behind()) {
-                (Ok(away), Some(behind)) if !away.is_empty() => {
-                    is_there = false;
-                    self.read_behind(behind, place, read, &away);
+            }
+            let load = |read: &mut cache::Read| device.load(Self::place(read.pages().start), read);
+            if run.iter_mut().all(|read| load(read).is_ok_and(|away| away.is_empty())) {
+                mm().files().reads_done(&mut run);
+                continue;
+            }
+            for mut read in run.drain() {
+                let place = Self::place(read.pages().start);
+                match (device.load(place, &mut read), device.behind()) {
+                    (Ok(away), Some(behind)) if !away.is_empty() => {
+                        is_there = false;
+                        self.read_behind(behind, place, read, &away);
+                    }
+                    (done, _) => {
+                        mm().files().read_done(read, done.map(drop).map_err(|_| ReadFailed));
+                    }
                 }
-                (done, _) => mm().files().read_done(read, done.map(drop).map_err(|_| ReadFailed)),
             }
         }
     }
@@ -403,10 +413,21 @@ impl Device {
     fn write_now(self: &Arc<Self>, device: &dyn Instant) {
         let mut left = ALL;
         // Where another CPU is writing something that left again meanwhile, the next pass does it.
-        while let Ok(Some(write)) = mm().files().next_write(self.id, &mut left, NO_SPACES) {
-            let done = device.store(Self::place(write.pages().start), write.frames());
-            let is_good = done.is_ok();
-            written(write, done);
+        while let Ok(Some(run)) = mm().files().next_writes(self.id, &mut left, NO_SPACES) {
+            let stores = |(pages, frames): &(FilePages, FrameSpan)| {
+                device.store(Self::place(pages.start), *frames).is_ok()
+            };
+            let stored = run.parts().take_while(stores).count();
+            let is_good = stored == run.parts().count();
+            if is_good {
+                mm().files().writes_done(run, Ok(()));
+            } else {
+                for (write, at) in run.into_writes().zip(0..) {
+                    let done = if at < stored { Ok(()) } else { Err(WriteFailed) };
+                    mm().files().write_done(write, done);
+                }
+            }
+            files::tell();
             if !is_good {
                 break;
             }
