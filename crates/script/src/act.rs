@@ -396,6 +396,8 @@ impl Process {
                 *target = Page { own, unsure, guard, written, lost, ..*target };
                 self.pages[at + ahead] = from.plain();
             }
+            // Protection ends with a move, that of a hole as well.
+            self.pages[at + ahead].shielded = Shielded::No;
         }
     }
 

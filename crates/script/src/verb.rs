@@ -212,8 +212,8 @@ verbs! {
     /// Gives the file of reserved folios as many blocks.
     Cut "cut" [FilePage];
     /// Moves pages into a watched area: from, how many, to where, whether holes count as moved; the
-    /// target as it is, or watched and empty.
-    Shift "shift" [Page, Pages, Page, Of(2), Of(4)];
+    /// target as it is, or watched and empty, or new; the same, and protected.
+    Shift "shift" [Page, Pages, Page, Of(2), Of(8)];
     /// How large the copies of a shared page may be, in folios of an order: the sizes as bits.
     CopySizes "copysizes" [Order, Of(1024)];
     /// Which folios of files are wanted: order, choice (never, allowed, preferred, for code).

@@ -258,3 +258,44 @@ fn a9_a_surplus_is_free_memory_again_when_its_promises_end() {
         assert_eq!((scene.counts().size, scene.counts().surplus), (1, 0));
     });
 }
+
+/// Not even one by one: what is in use moves to no other frames, and what is free stays the pool's.
+#[cfg(all(feature = "swap", feature = "reclaim"))]
+#[test]
+fn a9_frames_of_a_pool_are_taken_for_no_other_use() {
+    use crate::table::Sight;
+    use quire_arch::Arm4k;
+    use quire_units::FrameSpan;
+    with::<Arm4k>(Config::arm64_4k(), 4, |scene| {
+        let mm = scene.mm;
+        mm.files().resize_pool(scene.order, 3).expect("it is there");
+        let moves = mm.paging().moves_on(64).expect("memory");
+        let space = scene.space(1);
+        for block in [0, BLOCKS] {
+            scene.access(&space, scene.block(block).start, Some(block + 1)).expect("some are free");
+        }
+        let mut heads = std::vec::Vec::new();
+        mm.spaces().runs(
+            &space,
+            PageSpan::new(scene.block(0).start, scene.block(BLOCKS).end),
+            &mut |seen| {
+                if let Sight::Leaf { frame, .. } = seen.what {
+                    heads.push(frame);
+                }
+            },
+        );
+        assert_eq!(heads.len(), 2);
+        let free = FrameSpan::new(heads[0].align_down(512).add(448), 16);
+        let used = heads.into_iter().map(|head| FrameSpan::new(head, 4));
+        for span in used.chain([free]) {
+            let got = mm.reclaim().take_span(span, &[&space][..], &mut || {});
+            assert_eq!(got.err().map(|occupied| occupied.frame), Some(span.start));
+        }
+        assert_eq!((scene.counts().size, scene.counts().free), (3, 1));
+        assert_eq!(scene.access(&space, scene.block(BLOCKS).start, None), Ok(BLOCKS + 1));
+        check::system(mm, &[&space]).expect("every claim holds");
+        scene.machine.cpu(0).leave();
+        mm.destroy(space);
+        mm.paging().swap_off(moves).expect("no folio is on its way");
+    });
+}

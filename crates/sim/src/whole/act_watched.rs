@@ -30,6 +30,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let (part, target) = ((at, count), (to, count));
         if how > 0 && (at + count <= to || to + count <= at) {
             self.make_target(process, part, target, how > 1)?;
+            if step.args[4] % 8 > 4 {
+                let call = Call::Shield(true);
+                self.change(process, &Action { call, part: target, window: self.window() })?;
+            }
         }
         let expected = self.naive[process].expect_shift(self.window(), part, to);
         let there = self.are_there(process)?;
