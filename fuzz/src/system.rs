@@ -20,6 +20,8 @@ const OF_FILES: &[Verb] = &[
     Verb::Sync,
     Verb::Drop,
     Verb::Truncate,
+    Verb::Punch,
+    Verb::FileSize,
     Verb::Show,
     Verb::Read,
     Verb::Write,
@@ -96,6 +98,10 @@ fn play(bytes: &[u8], verbs: &[Verb]) {
         slots: [0, 50, 700][at(3) as usize % 3],
         sizes: [0, 1 << 4, 1 << 2 | 1 << 4, 0x1e][(at(3) >> 4) as usize % 4],
         every: 64,
+        pool: [0, 3, 20, 0][(at(2) >> 2) as usize % 4],
+        whole: 4 + (at(2) >> 4 & 1),
+        packed: at(2) >> 5 & 3,
+        more: [0, 40][(at(2) >> 7) as usize % 2],
         ..Setup::new(format)
     };
     let steps = bytes.get(4..).unwrap_or_default().chunks(STEP_BYTES).take(LENGTH);

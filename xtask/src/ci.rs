@@ -130,7 +130,8 @@ fn features(root: &Path, steps: &mut Steps) {
 /// whole library in many.
 fn models(root: &Path, steps: &mut Steps) {
     let dir = |name: &str| crate::steps::build_dir(root).join(name);
-    let words = ["test", "--profile", "sim", "--package", "quire-mm", "--lib", "loom"];
+    let words = ["test", "--profile", "sim", "--package", "quire-mm", "--package", "quire-hw"];
+    let words = [&words[..], &["--lib", "loom"]].concat();
     let mut models = cargo(&words);
     models.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", dir("loom"));
     // Three switches away from a running thread find what is found in practice; all orders of

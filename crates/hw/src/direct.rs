@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire_units::{FrameSpan, Pfn, PhysAddr};
 
-use crate::words::{load_words, store_words};
+use crate::words::{exchange, load_word, load_words, store_word, store_words};
 use crate::{Chosen, FrameRun, Poisoned, Reuse, TableFrame, count_words, fill_words};
 
 /// The base-two logarithm of a word's bytes.
@@ -260,7 +260,7 @@ impl<'r> DirectMap<'r> {
     /// anywhere; it notices when it validates.
     #[inline]
     pub fn load(&self, frame: Pfn, index: usize) -> u64 {
-        self.words_at(frame).get(index).map_or(0, |word| word.load(Ordering::Acquire))
+        self.words_at(frame).get(index).map_or(0, load_word)
     }
 
     /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, …
@@ -320,8 +320,7 @@ impl<'r> DirectMap<'r> {
         current: u64,
         new: u64,
     ) -> Result<(), u64> {
-        let word = &self.table(table)[index];
-        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
+        exchange(&self.table(table)[index], current, new)
     }
 
     /// Zeroes frames `pages` of `frames` (counted from its first) as one extent, with the backend
@@ -423,13 +422,13 @@ impl<'r> DirectMap<'r> {
     /// of 8. For simulated programs and table walkers.
     #[inline]
     pub fn read_word(&self, addr: PhysAddr) -> Option<u64> {
-        Some(self.word(addr)?.load(Ordering::Acquire))
+        Some(load_word(self.word(addr)?))
     }
 
     /// Writes the aligned word at `addr`; `None` as for [`read_word`](Self::read_word).
     #[inline]
     pub fn write_word(&self, addr: PhysAddr, value: u64) -> Option<()> {
-        self.word(addr)?.store(value, Ordering::Release);
+        store_word(self.word(addr)?, value);
         Some(())
     }
 
@@ -439,7 +438,7 @@ impl<'r> DirectMap<'r> {
     #[inline]
     pub fn exchange_word(&self, addr: PhysAddr, current: u64, new: u64) -> Option<Result<(), u64>> {
         let word = self.word(addr)?;
-        Some(word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).map(drop))
+        Some(exchange(word, current, new))
     }
 
     /// The byte at `addr`; `None` where there is no RAM.

@@ -26,6 +26,13 @@ mod memory;
 mod hardware;
 mod ram;
 mod words;
+#[cfg(all(test, loom))]
+mod models;
+
+/// The atomics of [`words`].
+mod atomic {
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
+}
 
 pub use banks::Banks;
 pub use calibrate::{Calibration, Measurement, calibrate, read_through};

@@ -1,8 +1,31 @@
 //! Counting and writing runs of table words, for implementations that can borrow the words.
 //!
 //! Both work on eight words at a time, so that a word costs one compare or store and one addition.
+//! All memory orders of table words are here: `models` has this file once more, with the atomics of
+//! a model checker.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use super::atomic::{AtomicU64, Ordering, fence};
+
+/// A word, with acquire ordering.
+#[inline]
+pub(crate) fn load_word(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Acquire)
+}
+
+/// Writes a word, with release ordering.
+#[inline]
+pub(crate) fn store_word(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Release);
+}
+
+/// Writes `new` if the word is `current`, with acquire and release ordering.
+///
+/// # Errors
+/// The word's value, if it was another, with acquire ordering.
+#[inline]
+pub(crate) fn exchange(word: &AtomicU64, current: u64, new: u64) -> Result<(), u64> {
+    word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
+}
 
 /// How many of `words` are `first`, `first + step`, … (wrapping), as
 /// [`Memory::count_run`](crate::Memory::count_run) demands.
@@ -108,7 +131,7 @@ fn ascend(words: &[AtomicU64], first: u64, step: u64) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::vec::Vec;
 

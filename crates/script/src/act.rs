@@ -10,20 +10,16 @@
 //! the kernel its swap device.
 
 use quire::arch::Arch;
-use quire::cache::FileId;
-use quire::fault::SizePolicy;
 use quire::hw::Hardware;
-use quire::space::{
-    Advice, AreaFlags, At, Backing, OptOut, Request, Space, Watch, WatchFor, Watcher,
-};
+use quire::space::{Advice, AreaFlags, At, Space, Watch, WatchFor, Watcher};
 use quire::{Error, Mm, Move, Shield, Stop};
 use quire_units::{PageSpan, Prot, Vpn};
 
-use crate::naive::{Lost, Page, Process, Shielded, Source};
+use crate::naive::{Lost, Page, Process, Shielded};
 use crate::step::Step;
 use crate::verb::Verb;
 
-const LOCKS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
+pub(crate) const LOCKS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
 
 /// Flags to set and to clear: mostly such as may be, and some that must be refused.
 const FLAGS: [(AreaFlags, AreaFlags); 11] = [
@@ -201,6 +197,13 @@ impl Action {
         matches!(self.call, Call::Free | Call::Track)
     }
 
+    /// Whether a hole in the span is a reason to refuse it before its ends are, or its ends are
+    /// none.
+    fn looks_at_holes_first(&self) -> bool {
+        let first = matches!(self.call, Call::Guard | Call::Unguard | Call::Free);
+        first || matches!(self.call, Call::Move(..) | Call::Resize(_))
+    }
+
     /// Makes the call.
     ///
     /// # Errors
@@ -255,8 +258,15 @@ impl Process {
         let invalid = |is_wrong: bool| is_wrong.then_some(Error::Invalid);
         let hole = |at| Err(Error::NoArea(window.vpn(at)));
         match call {
+            // These look at the ends first, and at holes then.
+            _ if !action.looks_at_holes_first() && self.cuts_folio(action.part) => {
+                Err(Error::Invalid)
+            }
             Call::Discard => self.has_no_frames(action),
             Call::Unmap | Call::Track => Ok(()),
+            Call::Unguard if self.cuts_folio(action.part) => {
+                self.agree(action, |_, _| None).and(Err(Error::Invalid))
+            }
             Call::Advise(_) | Call::Lock | Call::Unlock | Call::Unguard => {
                 self.agree(action, |_, _| None)
             }
@@ -275,7 +285,8 @@ impl Process {
             }
             Call::Guard => self
                 .agree(action, |page, _| invalid(page.is_locked()))
-                .and_then(|()| self.has_no_frames(action)),
+                .and_then(|()| self.has_no_frames(action))
+                .and_then(|()| invalid(self.cuts_folio(action.part)).map_or(Ok(()), Err)),
             Call::Free => {
                 self.agree(action, |page, _| invalid(!page.is_anon() || page.is_locked()))
             }
@@ -288,14 +299,18 @@ impl Process {
             }),
             Call::Move((to, pages), keep) => match self.area_break(at, count) {
                 Some(at) => hole(at),
-                None if self.pages[at].is_frame() && (keep || pages > count) => Err(Error::Invalid),
+                None if self.is_fixed(at) && (keep || pages > count) => Err(Error::Invalid),
+                None if self.cuts_own((at, count), pages) => Err(Error::Invalid),
+                None if !self.pages[at].may_begin_at(window.vpn(to)) => Err(Error::Invalid),
+                None if self.cuts_folio((to, pages)) => Err(Error::Invalid),
                 None if keep && pages != count => Err(Error::Invalid),
                 None if at < to + pages && to < at + count => Err(Error::Invalid),
                 None => Ok(()),
             },
             Call::Resize(pages) => match self.area_break(at, count) {
                 Some(at) => hole(at),
-                None if self.pages[at].is_frame() && pages > count => Err(Error::Invalid),
+                None if self.is_fixed(at) && pages > count => Err(Error::Invalid),
+                None if self.cuts_own((at, count), pages) => Err(Error::Invalid),
                 None if self.pages[at..at + pages].iter().skip(count).any(Page::is_mapped) => {
                     Err(Error::NoRoom((pages - count) as u64))
                 }
@@ -331,6 +346,59 @@ impl Process {
         let (at, count) = action.part;
         let shows = self.pages[at..at + count].iter().any(Page::is_frame);
         if shows { Err(Error::Invalid) } else { Ok(()) }
+    }
+
+    /// Whether the area at `at` neither grows nor stays behind.
+    fn is_fixed(&self, at: usize) -> bool {
+        self.pages[at].is_frame() || self.pages[at].is_whole()
+    }
+
+    /// Whether a part of one area, or what stays of it with another number of pages, ends within a
+    /// reserved folio of its own.
+    fn cuts_own(&self, (at, count): Part, pages: usize) -> bool {
+        let cuts = self.cuts_folio((at, count)) || self.cuts_folio((at, pages));
+        self.pages[at].is_whole() && cuts
+    }
+
+    /// The right answer to a move of pages into a watched area, as far as areas decide.
+    ///
+    /// # Errors
+    /// The error that is due.
+    pub fn expect_shift(&self, window: Window, (at, count): Part, to: usize) -> Result<(), Error> {
+        let whole =
+            |at| self.area_break(at, count).map_or(Ok(()), |at| Err(Error::NoArea(window.vpn(at))));
+        whole(at)?;
+        whole(to)?;
+        let (from, target) = (&self.pages[at], &self.pages[to]);
+        let fits = |page: &Page| {
+            page.is_anon()
+                && !page.flags.contains(AreaFlags::SHARED)
+                && page.prot.contains(Prot::WRITE)
+        };
+        let alike = from.prot == target.prot && from.flags & LOCKS == target.flags & LOCKS;
+        let apart = at + count <= to || to + count <= at;
+        match fits(from) && fits(target) && alike && apart {
+            true if target.flags.intersects(AreaFlags::WATCH) => Ok(()),
+            true => Err(Error::NoArea(window.vpn(to))),
+            false => Err(Error::Invalid),
+        }
+    }
+
+    /// Notes that `count` pages have moved into a watched area; `is_there` says which of them were
+    /// in memory or on a device.
+    pub fn apply_shift(&mut self, (at, count): Part, to: usize, is_there: impl Fn(usize) -> bool) {
+        for ahead in 0..count {
+            let (from, target) = (self.pages[at + ahead], &mut self.pages[to + ahead]);
+            target.flags -= AreaFlags::TRACKED;
+            target.shielded = Shielded::No;
+            if is_there(at + ahead) {
+                let Page { own, unsure, guard, written, lost, .. } = from;
+                *target = Page { own, unsure, guard, written, lost, ..*target };
+                self.pages[at + ahead] = from.plain();
+            }
+            // Protection ends with a move, that of a hole as well.
+            self.pages[at + ahead].shielded = Shielded::No;
+        }
     }
 
     /// Makes the pages of a part what `page` is at the first of them, and its successors behind.
@@ -442,141 +510,7 @@ fn watch() -> Option<Watch> {
     Watcher::new(1).map(|watcher| Watch { watcher, events })
 }
 
-/// The file that a step shows.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown {
-    /// Its number in the script.
-    pub file: u8,
-    /// Its number in the library.
-    pub id: FileId,
-    /// Whether it can be written.
-    pub writable: bool,
-}
-
-/// The request of a step that maps zeroed memory, or a file; and the first page of it.
-#[must_use]
-pub fn request(step: &Step, window: Window, shown: Option<Shown>) -> (Request, Page) {
-    let args = &step.args;
-    let (at, count) = window.part(args[0], args[1]);
-    let here = window.vpn(at);
-    let anon = Request { prot: rights(args[2]), ..Request::anon(count as u64) };
-    let Some(Shown { file, id, writable }) = shown else {
-        let place = [At::Fixed(here), At::FixedNoReplace(here), At::Anywhere][args[4] as usize % 3];
-        let request = Request { flags: area_flags(args[3]), ..anon }.at(place);
-        return (request, page_of(&request, Source::Anon));
-    };
-    let (first, shared) = (args[4] % 4096, args[5].is_multiple_of(2));
-    let most = if shared && !writable { Prot::RX } else { Prot::all() };
-    let request = Request {
-        prot: anon.prot & most,
-        max_prot: most,
-        flags: if shared { AreaFlags::SHARED } else { AreaFlags::empty() },
-        backing: Backing::File { id, page: u64::from(first) },
-        ..anon.at(At::Fixed(here))
-    };
-    (request, page_of(&request, Source::File { file, page: first, shared }))
-}
-
-/// The request of a step that shows frames, whose words are those of `file` from `first` on; and
-/// the first page of it. `is_code` says whether they may be executed.
-#[must_use]
-pub fn frames_request(
-    step: &Step,
-    here: Vpn,
-    count: usize,
-    (file, first): (u8, u32),
-    is_code: bool,
-) -> (Request, Page) {
-    let args = &step.args;
-    let place = [At::Fixed(here), At::FixedNoReplace(here), At::Anywhere][args[5] as usize % 3];
-    let request = Request { prot: rights(args[2]), ..Request::anon(count as u64) }.at(place);
-    let most = if is_code { Prot::all() } else { Prot::RW };
-    let source = Source::Frame { file, page: first };
-    let page = Page { most, flags: AreaFlags::SHARED, ..page_of(&request, source) };
-    (request, page)
-}
-
-fn page_of(request: &Request, source: Source) -> Page {
-    let Request { prot, flags, .. } = *request;
-    let most = if source == Source::Anon { Prot::all() } else { request.max_prot };
-    Page { source, prot, most, flags, ..Page::FREE }
-}
-
-/// The request of a step that maps zeroed memory in an exact world, and the first page of it.
-#[must_use]
-pub fn exact_request(step: &Step, window: Window) -> (Request, Page) {
-    let args = &step.args;
-    let (at, count) = window.part(args[0], args[1]);
-    let prot = Prot::from_bits_truncate(args[2] as u8);
-    let request = Request {
-        pages: if args[1] == 0 { 0 } else { count as u64 },
-        prot,
-        max_prot: if args[5].is_multiple_of(4) { prot } else { Prot::all() },
-        flags: exact_flags(args[3]),
-        ..Request::anon(0)
-    };
-    let request = request.at(wish(args[4], window.vpn(at)));
-    let page = Page { most: request.max_prot, ..page_of(&request, Source::Anon) };
-    (request, page)
-}
-
-/// The place, at `page` if it matters, that an argument asks for.
-#[must_use]
-pub fn wish(number: u32, page: Vpn) -> At {
-    [At::Fixed(page), At::FixedNoReplace(page), At::Hint(page), At::Anywhere][number as usize % 4]
-}
-
 /// The rights that an argument names.
-fn rights(number: u32) -> Prot {
+pub(crate) fn rights(number: u32) -> Prot {
     [Prot::empty(), Prot::READ, Prot::RW, Prot::RX, Prot::all()][number as usize % 5]
-}
-
-fn area_flags(number: u32) -> AreaFlags {
-    let all = [
-        AreaFlags::empty(),
-        AreaFlags::empty(),
-        AreaFlags::HUGE,
-        AreaFlags::NOHUGE,
-        AreaFlags::LOCKED,
-        AreaFlags::DONTFORK,
-    ];
-    all[number as usize % all.len()]
-}
-
-/// Flags that decide about folios, growth, locks and children.
-fn exact_flags(number: u32) -> AreaFlags {
-    let all = [
-        AreaFlags::empty(),
-        AreaFlags::empty(),
-        AreaFlags::empty(),
-        AreaFlags::empty(),
-        AreaFlags::HUGE,
-        AreaFlags::HUGE,
-        AreaFlags::NOHUGE,
-        AreaFlags::GROWS_DOWN,
-        AreaFlags::GROWS_DOWN,
-        AreaFlags::GROWS_DOWN | AreaFlags::HUGE,
-        AreaFlags::GROWS_DOWN | AreaFlags::LOCKED,
-        AreaFlags::LOCKED,
-        LOCKS,
-        AreaFlags::LOCK_ON_FAULT,
-        AreaFlags::DONTFORK,
-        AreaFlags::WIPEONFORK,
-        AreaFlags::SHARED,
-        AreaFlags::SHARED,
-    ];
-    all[number as usize % all.len()]
-}
-
-/// The choice about folios of a size that an argument names.
-#[must_use]
-pub fn size_policy(number: u32) -> SizePolicy {
-    let all = [SizePolicy::Never, SizePolicy::Always, SizePolicy::Madvise, SizePolicy::Inherit];
-    all[number as usize % all.len()]
-}
-
-/// The choice of a process that an argument names.
-#[must_use]
-pub fn opt_out(number: u32) -> OptOut {
-    [OptOut::No, OptOut::All, OptOut::ExceptAdvised][number as usize % 3]
 }

@@ -20,16 +20,18 @@ extern crate alloc;
 mod act;
 mod dice;
 mod naive;
+mod request;
 mod step;
 mod swarm;
 mod verb;
 
-pub use act::{
-    Action, Call, Part, Shown, Window, exact_request, frames_request, opt_out, request,
-    size_policy, wish,
-};
+pub use act::{Action, Call, Part, Window};
 pub use dice::Dice;
 pub use naive::{File, Lost, Page, Process, Shielded, Source, UNOWNED, Why, tail};
+pub use request::{
+    Shown, ShownWhole, exact_request, frames_request, opt_out, request, reserved_request,
+    size_policy, wish,
+};
 pub use step::{Fault, Step};
 pub use swarm::{Bounds, Generator, Theme};
 pub use verb::{ARGS, Arg, Verb};

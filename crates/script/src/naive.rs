@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use quire::space::{AreaFlags, GroupId};
-use quire_units::{Access, Prot};
+use quire_units::{Access, Prot, Vpn};
 
 /// The source of a page that the process has not written for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,17 @@ pub enum Source {
         file: u8,
         /// Which page of it.
         page: u32,
+    },
+    /// A page of a file whose memory is reserved folios; they are mapped and copied whole.
+    Whole {
+        /// Which file.
+        file: u8,
+        /// Which page of it.
+        page: u32,
+        /// The order of its folios.
+        order: u8,
+        /// Whether all processes see a store.
+        shared: bool,
     },
 }
 
@@ -125,7 +136,24 @@ impl Page {
     #[inline]
     #[must_use]
     pub fn is_shared_file(&self) -> bool {
-        matches!(self.source, Source::File { shared: true, .. })
+        matches!(
+            self.source,
+            Source::File { shared: true, .. } | Source::Whole { shared: true, .. }
+        )
+    }
+
+    /// Whether its memory is a part of a reserved folio.
+    #[inline]
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(self.source, Source::Whole { .. })
+    }
+
+    /// Whether it belongs to a reserved folio, and is not the first page of it.
+    #[inline]
+    #[must_use]
+    pub fn is_within_folio(&self) -> bool {
+        matches!(self.source, Source::Whole { page, order, .. } if page & ((1 << order) - 1) != 0)
     }
 
     /// Whether it stays in memory.
@@ -149,6 +177,16 @@ impl Page {
         matches!(self.source, Source::Frame { .. })
     }
 
+    /// Whether an area may begin with this page at `place`.
+    #[inline]
+    #[must_use]
+    pub fn may_begin_at(&self, place: Vpn) -> bool {
+        match self.source {
+            Source::Whole { order, .. } => place.is_aligned(1 << order),
+            _ => true,
+        }
+    }
+
     /// The same attributes, `ahead` pages further on, never written.
     #[inline]
     #[must_use]
@@ -158,6 +196,9 @@ impl Page {
                 Source::File { file, page: page + ahead, shared }
             }
             Source::Frame { file, page } => Source::Frame { file, page: page + ahead },
+            Source::Whole { file, page, order, shared } => {
+                Source::Whole { file, page: page + ahead, order, shared }
+            }
             other => other,
         };
         Page { source, ..self }.plain()
@@ -171,7 +212,7 @@ impl Page {
     }
 
     /// Its area's attributes, and nothing of its own.
-    fn plain(self) -> Page {
+    pub(crate) fn plain(self) -> Page {
         Page {
             own: UNOWNED,
             unsure: false,
@@ -344,7 +385,9 @@ impl Process {
             _ if page.lost == Lost::Yes => Err(Why::Lost),
             Source::Anon if page.own == UNOWNED => Ok(0),
             Source::Anon => Ok(page.own),
-            Source::File { file, page: number, .. } | Source::Frame { file, page: number } => {
+            Source::File { file, page: number, .. }
+            | Source::Frame { file, page: number }
+            | Source::Whole { file, page: number, .. } => {
                 let file = &files[usize::from(file)];
                 let under = *file.stamps.get(number as usize).ok_or(Why::Missing)?;
                 match page.own {
@@ -398,6 +441,7 @@ impl Process {
     pub fn store(&mut self, files: &mut [File], at: usize, word: u64, copied: usize) {
         match self.pages[at].source {
             Source::File { file, page: number, shared: true }
+            | Source::Whole { file, page: number, shared: true, .. }
             | Source::Frame { file, page: number } => {
                 files[usize::from(file)].store(number, word);
             }
@@ -430,6 +474,13 @@ impl Process {
             return Some(at);
         }
         (at + 1..at + count).find(|&next| !self.pages[next - 1].goes_on(&self.pages[next]))
+    }
+
+    /// Whether an end of a part lies within a reserved folio.
+    #[must_use]
+    pub fn cuts_folio(&self, (at, count): (usize, usize)) -> bool {
+        let ends = [at, at + count].into_iter().filter_map(|end| self.pages.get(end));
+        ends.into_iter().any(|page| page.is_within_folio())
     }
 
     /// The longest stretch of free pages.

@@ -52,6 +52,9 @@ const fn usual(verb: Verb) -> u64 {
         Verb::SwapOn | Verb::SwapOff | Verb::EndLoan => 4,
         Verb::EvictMost | Verb::Group | Verb::Lend => 2,
         Verb::EndGroup | Verb::Replace => 1,
+        Verb::Reserve | Verb::Shift => 16,
+        Verb::Pool | Verb::Promise | Verb::Punch => 4,
+        Verb::Renounce | Verb::Cut | Verb::CopySizes | Verb::FileSize => 2,
         Verb::Place | Verb::Regrant | Verb::Flag | Verb::Carry | Verb::PinRead => 0,
     }
 }

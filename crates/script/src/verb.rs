@@ -197,6 +197,27 @@ verbs! {
     GroupOut "groupout" [Of(8), Pages];
     /// A group may have this many pages more.
     Lend "lend" [Of(8), Pages];
+    /// Shows reserved folios: page, pages, rights, first block of the file, shared or private; as
+    /// said, or to the next block, or with a promise.
+    Reserve "reserve" [Page, Pages, Rights, FilePage, Of(2), Of(4)];
+    /// The pool of reserved folios gets another size, and another limit of its surplus.
+    Pool "pool" [Of(40), Of(6)];
+    /// Promises folios to blocks of their file: the first, and how many.
+    Promise "promise" [FilePage, Of(6)];
+    /// Ends such promises.
+    Renounce "renounce" [FilePage, Of(6)];
+    /// Makes a hole in a file in memory: of usual or of reserved folios, its first page, and how
+    /// many.
+    Punch "punch" [Of(2), FilePage, Pages];
+    /// Gives the file of reserved folios as many blocks.
+    Cut "cut" [FilePage];
+    /// Moves pages into a watched area: from, how many, to where, whether holes count as moved; the
+    /// target as it is, or watched and empty, or new; the same, and protected.
+    Shift "shift" [Page, Pages, Page, Of(2), Of(8)];
+    /// How large the copies of a shared page may be, in folios of an order: the sizes as bits.
+    CopySizes "copysizes" [Order, Of(1024)];
+    /// Which folios of files are wanted: order, choice (never, allowed, preferred, for code).
+    FileSize "filesize" [Order, Of(4)];
     // Those below are for exact worlds only: other models cannot tell what comes of them.
     /// Maps zeroed memory: page, pages, rights as bits, flags, place (fixed, no-replace, hint,
     /// anywhere), whether it may get other rights.

@@ -46,7 +46,9 @@ impl Build {
             Self::Simulator => vec!["build", "--package", "quire-cli"],
             Self::Swarm => vec!["build", "--profile", "sim", "--package", "quire-cli"],
             Self::Loom => {
-                vec!["test", "--no-run", "--profile", "sim", "--package", "quire-mm", "--lib"]
+                let mut words = vec!["test", "--no-run", "--profile", "sim", "--lib"];
+                words.extend(["--package", "quire-mm", "--package", "quire-hw"]);
+                words
             }
             Self::Shuttle => {
                 let mut words = crate::ci::SCHEDULES.to_vec();

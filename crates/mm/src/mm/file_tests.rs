@@ -386,3 +386,40 @@ fn e7_a_folio_of_a_file_is_divided_into_none_smaller_than_the_file_has() {
         mm.files().close(coarse).expect("it is open");
     });
 }
+
+#[cfg(feature = "swap")]
+#[test]
+fn d9_folios_that_end_as_a_whole_are_not_divided_first() {
+    with(|mm, space, file| {
+        let index = mm.base().index(file).expect("open");
+        let order = Order::new(2);
+        for at in [0, 4, 8] {
+            let run = mm.base().frames(order, true).expect("memory");
+            let known = FolioFlags::UPTODATE;
+            assert!(matches!(mm.files().with(&index).enter(at, run, order, known), Ok(Some(_))));
+        }
+        mm.fault(space, START.add(5), Access::Read).expect("it is there");
+        mm.files().punch(file, FilePages::new(4, 12), &[space][..]).expect("memory");
+        let split = |mm: &MachineMm<'_, '_>| {
+            let totals = mm.totals();
+            (totals.event(Event::FolioSplit), totals.event(Event::FolioSplitFailed))
+        };
+        assert_eq!(split(mm), (0, 0), "both are dropped");
+        assert_eq!(index.next(FilePages::new(4, 64)), None);
+        mm.files().punch(file, FilePages::new(0, 2), &[space][..]).expect("memory");
+        assert_eq!(split(mm), (1, 0), "two of its pages stay");
+    });
+}
+
+#[cfg(feature = "reclaim")]
+#[test]
+fn b4_pages_that_no_program_may_map_are_collapsed_in_no_file() {
+    with(|mm, space, _| {
+        let end = Vpn::new(X86_64::USER_PAGES);
+        for start in [end, Vpn::new(end.get() - 1)] {
+            let beyond = PageSpan::new(start, end.add(4));
+            let got = mm.reclaim().collapse_file(space, beyond, &[space][..]);
+            assert!(matches!(got, Err(Stop::Refuse(Error::Invalid))), "{got:?}");
+        }
+    });
+}

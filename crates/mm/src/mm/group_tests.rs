@@ -12,7 +12,7 @@ use crate::phys::{CpuCache, Slot, Zone};
 use crate::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use crate::stats::{Counters, Event};
 use crate::swap::Swap;
-use crate::{AllSpaces, Error, Group, Mm, Need, Parts, Resolved, Scope, Stop};
+use crate::{AllSpaces, Error, Group, Mm, Move, Need, Parts, Resolved, Scope, Stop};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
@@ -263,5 +263,32 @@ fn d2_each_entry_that_leaves_is_counted_and_a_read_that_nothing_waits_for_leaves
             mm.files().read_done(read, Ok(()));
         }
         assert_eq!(used(), 0, "no space has them");
+    });
+}
+
+#[test]
+fn d4_guards_of_a_block_without_a_table_move_to_any_place() {
+    with(|mm, _, _| {
+        let space = space(mm, 1, 16, 1);
+        let old = PageSpan::new(Vpn::new(5120), Vpn::new(5632));
+        mm.map(&space, &Request::anon(512).at(At::Fixed(old.start))).expect("free");
+        mm.spaces().guard(&space, old).expect("memory");
+        for place in [Vpn::new(6147), Vpn::new(7168), Vpn::new(5125)] {
+            let from = mm.spaces().next_guard(&space, PageSpan::new(START, Vpn::new(8192)));
+            let from = from.expect("there are guards");
+            let all = PageSpan::new(from, from.add(512));
+            let new = mm.remap(&space, all, 512, Move::To(place)).expect("memory");
+            for page in (0..512).map(|ahead| new.start.add(ahead)) {
+                let here = PageSpan::new(page, page.add(1));
+                assert_eq!(mm.spaces().next_guard(&space, here), Some(page));
+                let fault = mm.fault(&space, page, Access::Read);
+                assert_eq!(fault.err(), Some(Stop::Refuse(Error::Guarded(page))));
+            }
+            assert_eq!(
+                mm.spaces().next_guard(&space, PageSpan::new(new.end, Vpn::new(8192))),
+                None
+            );
+        }
+        mm.destroy(space);
     });
 }

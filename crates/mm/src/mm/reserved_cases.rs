@@ -137,11 +137,17 @@ fn a9_no_area_of_reserved_folios_is_cut_within_one() {
         scene.access(&space, block.start, Some(9)).expect("there are some");
         let invalid = Err(Error::Invalid);
         let odd = block.start.add(1);
+        let few = PageSpan::new(scene.block(24).start, scene.block(24).start.add(4));
+        mm.map(&space, &Request::anon(few.count()).at(At::Fixed(few.start))).expect("free");
         for cut in [PageSpan::new(odd, block.end), PageSpan::new(block.start, odd)] {
             assert_eq!(mm.unmap(&space, cut), invalid);
             assert_eq!(mm.protect(&space, cut, Prot::READ), invalid);
             assert_eq!(mm.discard(&space, cut), invalid);
             assert_eq!(mm.spaces().guard(&space, cut), invalid);
+            assert_eq!(mm.spaces().unguard(&space, cut), invalid);
+            assert_eq!(mm.spaces().track(&space, cut), invalid);
+            let moved = mm.remap(&space, few, few.count(), Move::To(cut.start));
+            assert_eq!(moved.err(), Some(Error::Invalid));
             assert_eq!(
                 mm.remap(&space, cut, cut.count(), Move::Allowed).err(),
                 Some(Error::Invalid)
@@ -191,11 +197,14 @@ fn a9_a_hole_takes_the_private_copies_of_its_folios_as_well() {
     });
 }
 
-#[cfg(feature = "swap")]
+#[cfg(all(feature = "swap", feature = "reclaim"))]
 #[test]
 fn a9_reserved_folios_stay_in_memory_and_whole() {
-    use crate::{Scope, table::Division};
-    use quire_units::Order;
+    use crate::{
+        Scope,
+        table::{Division, Sight},
+    };
+    use quire_units::{FrameSpan, Order};
     with::<X86_64>(Config::x86_64(), 9, |scene| {
         let mm = scene.mm;
         mm.files().resize_pool(scene.order, 3).expect("it is there");
@@ -212,8 +221,18 @@ fn a9_reserved_folios_stay_in_memory_and_whole() {
             assert_eq!(moved.folios, 0);
             let how = Division::Around(page, Order::ZERO);
             assert_eq!(mm.spaces().divide(&space, page, how).err(), Some(Error::Invalid));
+            let mut frame = None;
+            mm.spaces().runs(&space, span, &mut |seen| {
+                if let Sight::Leaf { frame: first, .. } = seen.what {
+                    frame = Some(first);
+                }
+            });
+            let taken = FrameSpan::new(frame.expect("it is mapped"), 4);
+            let got = mm.reclaim().take_span(taken, &[&space][..], &mut || {});
+            assert_eq!(got.err().map(|occupied| occupied.frame), frame);
             assert_eq!(scene.access(&space, page, None), Ok(block + 1));
         }
+        assert_eq!(scene.counts().free, 1, "they are the pool's still");
         scene.machine.cpu(0).leave();
         mm.destroy(space);
         mm.paging().swap_off(swap).expect("no slot is in use");
@@ -258,5 +277,46 @@ fn a9_a_frame_of_a_pool_says_so_whether_its_folio_is_private_or_shared() {
         assert!(!root.is_reserved);
         scene.machine.cpu(0).leave();
         scene.mm.destroy(space);
+    });
+}
+
+/// Not even one by one: what is in use moves to no other frames, and what is free stays the pool's.
+#[cfg(all(feature = "swap", feature = "reclaim"))]
+#[test]
+fn a9_frames_of_a_pool_are_taken_for_no_other_use() {
+    use crate::table::Sight;
+    use quire_arch::Arm4k;
+    use quire_units::FrameSpan;
+    with::<Arm4k>(Config::arm64_4k(), 4, |scene| {
+        let mm = scene.mm;
+        mm.files().resize_pool(scene.order, 3).expect("it is there");
+        let moves = mm.paging().moves_on(64).expect("memory");
+        let space = scene.space(1);
+        for block in [0, BLOCKS] {
+            scene.access(&space, scene.block(block).start, Some(block + 1)).expect("some are free");
+        }
+        let mut heads = std::vec::Vec::new();
+        mm.spaces().runs(
+            &space,
+            PageSpan::new(scene.block(0).start, scene.block(BLOCKS).end),
+            &mut |seen| {
+                if let Sight::Leaf { frame, .. } = seen.what {
+                    heads.push(frame);
+                }
+            },
+        );
+        assert_eq!(heads.len(), 2);
+        let free = FrameSpan::new(heads[0].align_down(512).add(448), 16);
+        let used = heads.into_iter().map(|head| FrameSpan::new(head, 4));
+        for span in used.chain([free]) {
+            let got = mm.reclaim().take_span(span, &[&space][..], &mut || {});
+            assert_eq!(got.err().map(|occupied| occupied.frame), Some(span.start));
+        }
+        assert_eq!((scene.counts().size, scene.counts().free), (3, 1));
+        assert_eq!(scene.access(&space, scene.block(BLOCKS).start, None), Ok(BLOCKS + 1));
+        check::system(mm, &[&space]).expect("every claim holds");
+        scene.machine.cpu(0).leave();
+        mm.destroy(space);
+        mm.paging().swap_off(moves).expect("no folio is on its way");
     });
 }

@@ -110,6 +110,12 @@ impl Phys<'_> {
         })
     }
 
+    /// Whether a pool of reserved folios has a group.
+    pub(crate) fn is_reserved(&self, group: Pfn) -> bool {
+        let mobility = |zone: &Zone| zone.lists.lock().mobility(&self.meta, group);
+        self.zone_of(group).is_some_and(|zone| mobility(zone).is_reserved())
+    }
+
     /// Lets allocations have the free parts of an isolated group again.
     pub(crate) fn end_isolation(&self, group: Pfn) {
         let Some(zone) = self.zone_of(group) else { return };

@@ -224,8 +224,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// (`alloc_contig_range`).
     ///
     /// # Errors
-    /// [`Occupied`] by a frame that stays, or for which there was no room elsewhere. Nothing is
-    /// taken then, but folios may have moved; none for a span that is not all of RAM.
+    /// [`Occupied`] by a frame that stays, as those of pools do, or for which there was no room
+    /// elsewhere. Nothing is taken then, but folios may have moved; none for a span that is not all
+    /// of RAM.
     pub fn take_span(
         &self,
         span: FrameSpan,
@@ -246,12 +247,17 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         for group in groups() {
             isolated(group);
         }
-        for group in groups() {
+        // Reserved folios stay where their pool has them.
+        let pools = groups().find(|group| phys.is_reserved(*group));
+        for group in groups().filter(|_| pools.is_none()) {
             let start = group.max(span.start);
             let count = group.add(GROUP_ORDER.pages()).min(end).offset_from(start);
             self.paging().vacate(FrameSpan::new(start, count), &spaces, resched);
         }
-        let taken = phys.take_exact(span);
+        let taken = match pools {
+            Some(group) => Err(Occupied { frame: group.max(span.start) }),
+            None => phys.take_exact(span),
+        };
         groups().for_each(|group| phys.end_isolation(group));
         taken
     }

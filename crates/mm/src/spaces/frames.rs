@@ -106,12 +106,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for another number of pages than frames, a backing, a flag that such an
-    /// area cannot have, or executable registers; [`Error::NotForeign`] with the first frame that
-    /// was added to the library (lend it instead), or that no entry can name;
-    /// [`Error::NoMemoryType`] where the CPUs' [`Profile`](quire_hw::Profile) has nothing that
-    /// gives the type. [`Error::Exists`], [`Error::NoRoom`], [`Error::Sealed`],
-    /// [`Error::NoMemory`] as for [`map`](crate::Mm::map). Nothing has changed then, except that
-    /// with [`At::Fixed`] the pages there may be unmapped.
+    /// area cannot have, executable registers, or a fixed place that would cut a reserved folio;
+    /// [`Error::NotForeign`] with the first frame that was added to the library (lend it instead),
+    /// or that no entry can name; [`Error::NoMemoryType`] where the CPUs'
+    /// [`Profile`](quire_hw::Profile) has nothing that gives the type. [`Error::Exists`],
+    /// [`Error::NoRoom`], [`Error::Sealed`], [`Error::NoMemory`] as for [`map`](crate::Mm::map).
+    /// Nothing has changed then, except that with [`At::Fixed`] the pages there may be unmapped.
     pub fn map_frames<'f>(
         &self,
         space: &Space<A>,

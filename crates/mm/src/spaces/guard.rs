@@ -58,6 +58,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
         Self::agree(self.areas(space, span), span, |_| Ok(()))?;
+        self.cuts_no_folio(space, span)?;
         change.prepare(span, 0)?;
         change.unguard(span);
         change.count(Event::EntriesCleared);

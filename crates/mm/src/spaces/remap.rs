@@ -58,6 +58,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 return Err(Error::Invalid);
             }
             whole.map_or(Ok(()), |order| is_of_blocks(target, order))?;
+            self.cuts_no_folio(space, target)?;
         }
         let kept = old.intersect(new);
         if kept != old {
@@ -166,6 +167,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
     ) -> Result<(), Error> {
         self.unsealed(space, span)?;
+        self.cuts_no_folio(space, span)?;
         let cut = change.writer().cut(span);
         debug_assert!(cut.is_ok(), "the tree was stocked");
         change.take(span, Taking::All, &|| self.hole(space, span))?;

@@ -25,11 +25,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// that are mapped later are not tracked. Unmapped pages in the span are no error.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for pages that programs may not map; [`Error::NoMemory`] when a large
-    /// leaf or an area must be split and there is no frame for that. Nothing has changed then.
+    /// [`Error::Invalid`] for pages that programs may not map, and where the span ends within a
+    /// reserved folio; [`Error::NoMemory`] when a large leaf or an area must be split and there is
+    /// no frame for that. Nothing has changed then.
     pub fn track(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
+        self.cuts_no_folio(space, span)?;
         change.prepare(span, 2)?;
         let tracked = |area: Area| Area { flags: area.flags | AreaFlags::TRACKED, ..area };
         change.writer().update(span, tracked).map_err(|_| Error::Invalid)?;

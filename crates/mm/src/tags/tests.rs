@@ -398,3 +398,18 @@ fn i15_there_are_no_tags_before_the_start_and_after_one_with_too_few() {
     assert!(asids.start(8, 2) && asids.are_used());
     assert!(!asids.start(3, 2) && !asids.are_used());
 }
+
+/// A CPU may hold anything before its first entry, also under a tag that another CPU gave.
+#[test]
+fn i15_the_first_entry_of_each_cpu_flushes_whatever_the_space_has() {
+    let asids = Asids::<CPUS>::new();
+    assert!(asids.start(CPUS as u32 + 2, CPUS));
+    let tag = Tag::new(Asid(0));
+    for cpu in (0..CPUS).map(CpuId::new) {
+        let first = asids.enter(&tag, cpu);
+        assert_eq!((first.asid, first.must_flush, first.joined), (Asid(1), true, true));
+        let again = asids.enter(&tag, cpu);
+        assert_eq!((again.asid, again.must_flush, again.joined), (Asid(1), false, false));
+    }
+    assert_eq!(asids.rollovers(), 0);
+}

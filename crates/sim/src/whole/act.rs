@@ -58,6 +58,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
             | Verb::EvictMost
             | Verb::Swappiness
             | Verb::ZeroesMost => self.set_policy(step, process),
+            Verb::CopySizes | Verb::FileSize => self.set_sizes(step),
+            Verb::Reserve
+            | Verb::Pool
+            | Verb::Promise
+            | Verb::Renounce
+            | Verb::Punch
+            | Verb::Cut => self.act_on_reserved(step, process),
+            Verb::Shift => self.shift(step, process),
             Verb::Lose => self.lose(process, part.0, args[1]),
             Verb::Mend => self.mend(args[0]),
             Verb::Group
@@ -73,7 +81,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     /// Makes a call that changes areas, and judges it.
-    fn change(&mut self, process: usize, action: &Action) -> Outcome {
+    pub(super) fn change(&mut self, process: usize, action: &Action) -> Outcome {
         let expected = self.naive[process].expect(action);
         let (name, (at, count)) = (action.name(), action.part);
         let operation = self.machine.operation(name);
@@ -136,6 +144,12 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 let is_full = self.naive[process].longest_gap() < count;
                 return if is_full { Ok(4) } else { self.refuse("map", got) };
             }
+            (At::Fixed(first), got)
+                if self.at(first).is_some_and(|at| self.naive[process].cuts_folio((at, count))) =>
+            {
+                self.judge("map", Err(Error::Invalid), got)?;
+                return Ok(5);
+            }
             (_, got) => match self.judge("map", Ok(()), got)? {
                 Some(span) => span,
                 None => return Ok(1),
@@ -176,6 +190,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         // The areas are locked, unless there was no memory for that; what was brought in or not is
         // no matter, as long as what it says is true.
+        self.note_brought(process)?;
         let changed = {
             let space = self.space(process)?;
             let mut areas = self.mm.spaces().areas(space, span);
@@ -217,7 +232,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     /// Devices have a page where it has moved to.
-    fn move_pins(&mut self, process: usize, (at, count): Part, (to, pages): Part, keep: bool) {
+    pub(super) fn move_pins(
+        &mut self,
+        process: usize,
+        (at, count): Part,
+        (to, pages): Part,
+        keep: bool,
+    ) {
         self.forget_pins(process, to, pages);
         for pin in &mut self.pins {
             if let Some((owner, page)) = &mut pin.place

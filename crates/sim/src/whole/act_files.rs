@@ -236,9 +236,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let got = self.mm.paging().swap_on(u64::from(slots.max(1)));
         match self.judge("swap_on", Ok(()), got)? {
             Some(id) => {
-                self.devices.clear(id.0);
                 self.failed.retain(|&(of, _)| of != id.0);
                 self.swaps[device] = Some(id);
+                self.begin_device(device);
                 Ok(1)
             }
             None => Ok(0),
@@ -260,6 +260,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         match self.mm.paging().swap_off(id) {
             Ok(()) => {
                 self.swaps[device] = None;
+                self.devices.clear(id.0);
                 Ok(1)
             }
             Err(Error::InUse(_)) if excused || self.devices.has_pending() => {

@@ -111,6 +111,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         let placed = self.placed(process, &request, page, got)?;
         match (got, request.at) {
+            // It was refused, since it would cut a reserved folio.
+            (Err(Error::Invalid), At::Fixed(_)) => Ok(placed),
             (Err(_), At::Fixed(_)) => self.make_free(process, &[(at, count)]),
             _ => Ok(placed),
         }

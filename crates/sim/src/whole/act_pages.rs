@@ -131,6 +131,12 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     fn populate(&mut self, process: usize, at: usize, count: usize) -> Outcome {
+        let done = self.populate_part(process, at, count);
+        self.note_brought(process)?;
+        done
+    }
+
+    fn populate_part(&mut self, process: usize, at: usize, count: usize) -> Outcome {
         let span = self.span(at, count);
         self.naive[process].alter((at, count), Page::bare);
         for _ in 0..count + 8 {

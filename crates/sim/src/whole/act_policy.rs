@@ -1,10 +1,11 @@
 //! Carrying out one step: policies, and the background scan.
 
+use quire::cache::FileSize;
 use quire::fault::{Defrag, Enabled};
 use quire::{ScanLimits, Scanned};
 use quire_arch::Arch;
 use quire_script::{Step, Verb, opt_out, size_policy};
-use quire_units::Order;
+use quire_units::{Order, OrderSet};
 
 use super::act::Outcome;
 use super::violation::{Kind, Wrong};
@@ -17,13 +18,16 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn set_policy(&mut self, step: &Step, process: usize) -> Outcome {
         let order = Order::new((step.args[0] % 18) as u8);
         let choice = step.args[0] as usize;
-        let policy = &self.mm.policy();
+        let policy = self.mm.policy();
         match step.verb {
             Verb::Size => {
                 let choice = size_policy(step.args[1]);
                 return Ok(u64::from(policy.set_size(order, choice).is_ok()));
             }
-            Verb::CopyMost => policy.set_copy_most(order),
+            Verb::CopyMost => {
+                policy.set_copy_most(order);
+                self.bound_copies();
+            }
             Verb::EvictMost => policy.set_evict_most(order),
             Verb::Enabled => policy.set_enabled(Enabled::ALL[choice % Enabled::ALL.len()]),
             Verb::Defrag => policy.set_defrag(Defrag::ALL[choice % Defrag::ALL.len()]),
@@ -46,6 +50,44 @@ impl<A: Arch> World<'_, '_, '_, A> {
             _ => self.space(process)?.set_opt_out(opt_out(step.args[0])),
         }
         Ok(1)
+    }
+
+    /// The sizes of copies out of folios of an order, and of folios of files.
+    pub(super) fn set_sizes(&mut self, step: &Step) -> Outcome {
+        let order = Order::new((step.args[0] % 18) as u8);
+        let told = |what: String| Err(Wrong::new(Kind::Answer, what));
+        if step.verb == Verb::FileSize {
+            let policy = self.mm.files().policy();
+            let (before, choice) = (policy.size(order), FileSize::ALL[step.args[1] as usize % 4]);
+            let done = policy.set_size(order, choice);
+            return match (done, policy.size(order)) {
+                (Ok(()), now) if now == choice => Ok(1),
+                (Err(_), now) if now == before => Ok(0),
+                (done, now) => {
+                    told(format!("files of {order}: {choice:?} was {done:?}, is {now:?}"))
+                }
+            };
+        }
+        // A page is always among them.
+        let sizes = OrderSet::from_bits(step.args[1]) | OrderSet::of(Order::ZERO);
+        let rule = (step.args[1] > 0).then_some(sizes);
+        let (done, is) = {
+            let policy = self.mm.policy();
+            (policy.set_copy_sizes(order, rule), policy.copy_sizes(order))
+        };
+        self.bound_copies();
+        match (done, is == rule) {
+            (Ok(()), true) => Ok(1),
+            _ => told(format!("copies of {order}: {rule:?} was {done:?}, is {is:?}")),
+        }
+    }
+
+    /// Keeps how large a copy may be now.
+    pub(super) fn bound_copies(&mut self) {
+        let policy = self.mm.policy();
+        let rules = (0..19).filter_map(|order| policy.copy_sizes(Order::new(order))?.largest());
+        let most = rules.chain([policy.copy_most()]).max().unwrap_or_default();
+        self.copied = most.pages() as usize;
     }
 
     /// Goes on with the scan, reads what it asks for, and checks the bound of the pages it added.

@@ -5,7 +5,9 @@ use quire::cache::Read;
 use quire::{ReadFailed, Write, WriteFailed};
 use quire_hw::DirectMap;
 use quire_script::{Fault, tail};
-use quire_units::{Pfn, PhysAddr};
+use quire_units::{FrameSpan, Pfn, PhysAddr};
+
+use super::packed::Packed;
 
 /// The first and the last word of a page, which tell it from others.
 pub(super) type Words = (u64, u64);
@@ -33,10 +35,12 @@ struct Pending {
 }
 
 /// All disks.
-pub(super) struct Devices {
+pub(super) struct Devices<'s> {
     /// The words of each page, by the file's number.
     pages: Vec<Vec<Words>>,
     pending: Vec<Pending>,
+    /// Those that are compressed memory, with the files that they have now.
+    packed: Vec<(Option<u32>, Packed<'s>)>,
     /// The fault of this step, and the transfer that it strikes.
     fault: Fault,
     left: u32,
@@ -51,11 +55,12 @@ pub(super) struct Done {
     pub(super) failed: bool,
 }
 
-impl Devices {
-    pub(super) fn new() -> Self {
+impl<'s> Devices<'s> {
+    pub(super) fn new(packed: Vec<Packed<'s>>) -> Self {
         Self {
             pages: vec![Vec::new(); 64],
             pending: Vec::new(),
+            packed: packed.into_iter().map(|device| (None, device)).collect(),
             fault: Fault::None,
             left: 0,
             lies: 0,
@@ -80,9 +85,24 @@ impl Devices {
         self.pages[file as usize].get(page as usize).copied().unwrap_or((0, 0))
     }
 
-    /// A file that begins anew.
+    /// A file that begins anew, as a disk.
     pub(super) fn clear(&mut self, file: u32) {
         self.pages[file as usize].clear();
+        let such = self.packed.iter_mut().filter(|(of, _)| *of == Some(file));
+        such.for_each(|(of, _)| *of = None);
+    }
+
+    /// A file that begins anew, as compressed memory, if one is not in use.
+    pub(super) fn pack(&mut self, file: u32) {
+        if let Some((of, device)) = self.packed.iter_mut().find(|(of, _)| of.is_none()) {
+            device.clear();
+            *of = Some(file);
+        }
+    }
+
+    /// Walks over compressed memory; what is wrong, if anything.
+    pub(super) fn check(&mut self) -> Option<String> {
+        self.packed.iter_mut().find_map(|(_, device)| device.check())
     }
 
     pub(super) fn has_pending(&self) -> bool {
@@ -134,6 +154,12 @@ impl Devices {
         match &transfer {
             Transfer::Read(read) => {
                 let (file, pages) = (read.file().0, read.pages());
+                let packed = self.packed.iter_mut().find(|(of, _)| *of == Some(file));
+                if let Some((_, device)) = packed {
+                    let frames = FrameSpan::new(read.frames().start(), part(pages.count()));
+                    device.load(ram, pages.start, frames);
+                    return Done { transfer, failed: fault != Fault::None };
+                }
                 let lie = self.lies != 0 && self.transfers.is_multiple_of(self.lies);
                 for at in 0..part(pages.count()) {
                     let mut words = self.page(file, pages.start + at);
@@ -145,6 +171,12 @@ impl Devices {
             Transfer::Write(write) => {
                 let (file, pages) = (write.file().0, write.pages());
                 let count = pages.end.min(end).saturating_sub(pages.start);
+                let packed = self.packed.iter_mut().find(|(of, _)| *of == Some(file));
+                if let Some((_, device)) = packed {
+                    let frames = FrameSpan::new(write.frames().start, count);
+                    device.store(ram, pages.start, frames, part(count));
+                    return Done { transfer, failed: fault != Fault::None };
+                }
                 for at in 0..part(count) {
                     let words = peek(ram, shift, write.frames().start.add(at));
                     self.put(file, pages.start + at, words);

@@ -11,6 +11,7 @@ use quire_units::{Access, Order, Vpn};
 
 use super::act_frames::FRAMES;
 use super::act_moves::isolated;
+use super::act_reserved::RESERVED;
 use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
 use super::world::World;
@@ -43,6 +44,7 @@ pub(super) fn code(stop: impl Into<Stop>) -> u64 {
         Error::OverLimit(group) => (16, group.get().into()),
         Error::NoGroup => (17, 0),
         Error::Sealed(page) => (18, page.get()),
+        Error::NoReserved(order) => (19, order.index() as u64),
         _ => panic!("{error:?} has no number in the trace"),
     };
     number << 48 | detail
@@ -68,6 +70,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Error::Poisoned(frame) => self.poisons || self.has_failed(frame),
             Error::InUse(_) => self.devices.has_pending(),
             Error::OverLimit(group) => self.may_be_over(group),
+            Error::NoReserved(order) => self.may_lack_reserved(order),
             _ => false,
         }
     }
@@ -97,7 +100,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
     ) -> Result<u64, Wrong> {
         let expected = self.naive[process].access(&self.files, at, access);
         let page = self.vpn(at);
+        if got.is_ok() && expected.is_ok() {
+            self.note_whole(process, at, access);
+        }
         let right = match (expected, got) {
+            (Ok(_), Err(Stop::Refuse(Error::NoReserved(_)))) => {
+                self.may_be_refused(process, at, access)
+            }
             (Ok(_), Ok(word)) if access == Access::Write => {
                 let copied = self.copied();
                 self.naive[process].store(&mut self.files, at, word, copied);
@@ -181,6 +190,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.machine.audit().map_err(examined)?;
         self.walk()?;
         self.check_groups()?;
+        self.check_pool()?;
+        if let Some(what) = self.devices.check() {
+            return Err(Wrong::new(Kind::Walker, what));
+        }
         for process in 0..self.spaces.len() {
             self.check_areas(process)?;
             self.check_pages(process)?;
@@ -231,7 +244,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
                         let file = self.ids.iter().position(|known| *known == id);
                         let file = file.unwrap_or(usize::from(u8::MAX)) as u8;
                         let shared = area.flags.contains(AreaFlags::SHARED);
-                        Source::File { file, page: page as u32, shared }
+                        let page = page as u32;
+                        match self.reserved.as_ref().filter(|of| of.id == id) {
+                            Some(of) => {
+                                let (file, order) = (RESERVED, of.order.get());
+                                Source::Whole { file, page, order, shared }
+                            }
+                            None => Source::File { file, page, shared },
+                        }
                     }
                     Backing::Frames { first, memory } => match self.number(first, memory) {
                         Some(page) => Source::Frame { file: FRAMES, page },
@@ -389,6 +409,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         for id in std::mem::take(&mut self.swaps).into_iter().chain([moves]).flatten() {
             self.mm.paging().swap_off(id).map_err(Wrong::unexpected)?;
         }
+        self.end_reserved()?;
         for &id in &self.ids {
             self.mm.files().close(id).map_err(Wrong::unexpected)?;
         }

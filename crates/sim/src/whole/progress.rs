@@ -11,11 +11,15 @@
 //! It is asked only where nothing stands in the way: there is memory, there are slots, and no fault
 //! strikes. At the end of a run all blocks of memory and all runs of slots are whole again.
 
+use quire::cache::{FileId, FilePages, Store};
+use quire::limits::GROUP_ORDER;
 use quire::phys::Zones;
-use quire::space::{Advice, At, OptOut, Request, Space};
+use quire::space::{
+    Advice, AreaFlags, At, Backing, OptOut, Request, Space, Watch, WatchFor, Watcher,
+};
 use quire::stats::{Event, Totals};
 use quire::table::Sight;
-use quire::{Need, ScanCursor, ScanLimits, Scope, Stop};
+use quire::{Need, PoolCounts, ScanCursor, ScanLimits, Scope, Stop};
 use quire_arch::Arch;
 use quire_units::{Access, Asid, Order, OrderSet, PageSpan, Vpn};
 
@@ -60,15 +64,17 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.asks_for_zones()?;
         let start = Vpn::new(self.window().base.get().next_multiple_of(PAGES));
         let span = PageSpan::new(start, start.add(PAGES));
-        self.beside(span, |world, space| world.asks(space, span))
+        self.beside(span, |world, space| world.asks(space, span))?;
+        self.beside(span, |world, space| world.asks_for_shift(space, span))?;
+        self.asks_for_pool()
     }
 
     /// Lets a process act that is not one of the script's.
-    fn beside(
+    fn beside<R>(
         &mut self,
         span: PageSpan,
-        act: impl FnOnce(&mut Self, &Space<A>) -> Result<(), Wrong>,
-    ) -> Result<(), Wrong> {
+        act: impl FnOnce(&mut Self, &Space<A>) -> Result<R, Wrong>,
+    ) -> Result<R, Wrong> {
         let space = self.mm.space(TAG, span).map_err(Wrong::unexpected)?;
         let cpu = self.cpu().number();
         self.running[cpu.index()] = None;
@@ -203,6 +209,97 @@ impl<A: Arch> World<'_, '_, '_, A> {
         ensure(after.len() as u64 == PAGES && same == 0, || {
             format!("{same} of {} pages that moved are where they were", after.len())
         })
+    }
+
+    /// A watcher's move takes pages from one place to the other; no memory is copied.
+    fn asks_for_shift(&mut self, space: &Space<A>, span: PageSpan) -> Result<(), Wrong> {
+        let half = PAGES / 2;
+        let (from, to) = (PageSpan::new(span.start, span.start.add(half)), span.start.add(half));
+        let target = PageSpan::new(to, span.end);
+        for part in [from, target] {
+            let request = Request::anon(half).at(At::Fixed(part.start));
+            self.mm.map(space, &request).map_err(Wrong::unexpected)?;
+        }
+        let events = WatchFor::WRITE | WatchFor::ASYNC;
+        let watch = Watcher::new(1).map(|watcher| Watch { watcher, events });
+        self.mm.spaces().watch(space, target, watch).map_err(Wrong::unexpected)?;
+        self.stores(space, from)?;
+        let (before, there) = (self.mm.totals(), self.mm.resident(space));
+        let done = {
+            let _operation = self.machine.operation("move pages");
+            self.mm.spaces().move_pages(space, from, to, false)
+        };
+        let moved = since(&self.mm.totals(), &before, Event::EntriesMoved);
+        ensure((done.pages, done.end) == (half, Ok(())) && (1..=half).contains(&moved), || {
+            format!("{done:?}: {moved} entries of {half} pages are counted")
+        })?;
+        let now = self.mm.resident(space);
+        ensure(now == there, || format!("{there} pages were there, and {now} are after a move"))?;
+        for ahead in 0..half {
+            let (old, new) = (from.start.add(ahead), to.add(ahead));
+            let words = (
+                self.use_page(space, new, Access::Read)?,
+                self.use_page(space, old, Access::Read)?,
+            );
+            ensure(words == (old.get(), 0), || format!("{old} moved to {new}: {words:x?}"))?;
+        }
+        Ok(())
+    }
+
+    /// A folio that was promised is there, and goes back to its pool; a pool grows where there is
+    /// a group for it.
+    fn asks_for_pool(&mut self) -> Result<(), Wrong> {
+        let order = Order::new(self.setup.whole as u8);
+        let Some(before) = self.mm.files().pool(order) else { return Ok(()) };
+        self.mm.phys().drain();
+        let group = GROUP_ORDER.max(order).index();
+        let has_group = self.mm.phys().free_by_order()[group..].iter().any(|free| *free > 0);
+        // A pool that lacks a folio gets one.
+        if before.surplus == 0 && has_group {
+            let asked = before.size + 1;
+            let now = self.mm.files().resize_pool(order, asked);
+            self.mm.files().resize_pool(order, before.size);
+            ensure(now.is_some_and(|now| now.size == asked), || {
+                format!("a pool of {before:?} is to have {asked} folios: {now:?}")
+            })?;
+        }
+        if before.free == before.promised {
+            return Ok(());
+        }
+        let store = Store::Reserved;
+        let id = self.mm.files().open(store, order.pages(), order).map_err(Wrong::unexpected)?;
+        let done = self.asks_for_promise(id, order);
+        self.mm.files().close(id).map_err(Wrong::unexpected)?;
+        done?;
+        let now = self.mm.files().pool(order);
+        let same =
+            now.is_some_and(|now| (now.free, now.promised) == (before.free, before.promised));
+        ensure(same, || format!("a pool had {before:?}, and has {now:?}"))
+    }
+
+    fn asks_for_promise(&mut self, id: FileId, order: Order) -> Result<(), Wrong> {
+        let first = |now: PoolCounts| (now.free, now.promised);
+        let counts = |world: &Self| world.mm.files().pool(order).map(first);
+        let before = counts(self);
+        let all = FilePages::new(0, order.pages());
+        self.mm.files().promise(id, all).map_err(Wrong::unexpected)?;
+        let start = Vpn::new(self.window().base.get().next_multiple_of(order.pages()));
+        let span = PageSpan::new(start, start.add(order.pages()));
+        let word = self.beside(span, |world, space| {
+            let (backing, flags) = (Backing::File { id, page: 0 }, AreaFlags::SHARED);
+            let request = Request { backing, flags, ..Request::anon(order.pages()) };
+            world.mm.map(space, &request.at(At::Fixed(start))).map_err(Wrong::unexpected)?;
+            let promised = counts(world);
+            let word = world.use_page(space, start.add(1), Access::Read)?;
+            let there = (promised, counts(world), world.mm.resident(space));
+            let due = before.map(|(free, promised)| (free, promised + 1));
+            let taken = before.map(|(free, promised)| (free - 1, promised));
+            ensure(there == (due, taken, order.pages()), || {
+                format!("a promised folio was {there:?}, and {before:?} was before")
+            })?;
+            Ok(word)
+        })?;
+        ensure(word == 0, || format!("a new folio of {order} holds {word:#x}"))
     }
 
     /// All pages are in folios of this order at least.

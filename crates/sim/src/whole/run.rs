@@ -9,6 +9,7 @@ use quire::stats::Event;
 use quire_arch::Arch;
 use quire_machine::{Config, Machine};
 
+use super::packed::Work;
 use super::script::Script;
 use super::setup::{Job, Setup};
 use super::violation::{Kind, Violation, Wrong};
@@ -147,6 +148,7 @@ impl Job for Play<'_, '_> {
             let built = Machine::new(config, &mut ram).map_err(SystemError::Machine);
             let (machine, run) = built.map_err(Failure::System)?;
             let (run, kept) = run.split_at(frames);
+            let mut work = Work::default();
             let mut stock = Stock::new(run.count(), config.cpus);
             let low = u64::from(self.setup.low);
             let mm = stock.manage_apart::<A, _>(&machine, run, low).map_err(Failure::System)?;
@@ -155,7 +157,8 @@ impl Job for Play<'_, '_> {
             let found = |step: usize, wrong: Wrong| {
                 Failure::Violation(Violation { step, kind: wrong.kind, what: wrong.what })
             };
-            let world = World::new(self.setup, &machine, &mm, kept);
+            let packed = work.pools(self.setup.packed.count_ones() as usize, A::PAGE_SHIFT);
+            let world = World::new(self.setup, &machine, &mm, kept, packed);
             let mut world = world.map_err(|wrong| found(0, wrong))?;
             world.devices.lies = self.options.lies;
             for step in &mut *self.steps {

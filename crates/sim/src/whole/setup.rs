@@ -177,6 +177,12 @@ setup! {
     low in 0..=128;
     /// Entries cannot say memory types: the platform gives them, and knows no combining memory.
     untyped in 0..=1;
+    /// Folios that a pool keeps at first; 0 for no pool.
+    pool in 0..=64;
+    /// Their order.
+    whole in 4..=10;
+    /// Swap devices that are compressed memory: 1 for the first, 2 for the second, or both.
+    packed in 0..=3;
 }
 
 impl Setup {
@@ -210,7 +216,20 @@ impl Setup {
             more: dice.pick(&[0, 0, 40, 600]),
             low: dice.pick(&[0, 24, 128]),
             untyped: flag(dice),
+            pool: 0,
+            whole: 4,
+            packed: 0,
         }
+        .with_pool(dice)
+    }
+
+    /// The same with what was added later: all other numbers of a seed stay.
+    fn with_pool(self, dice: &mut Dice) -> Self {
+        let whole = dice.pick(&[4, 4, 5, 9]);
+        let most = if whole == 9 { self.frames / 1024 } else { 32 };
+        let pool = dice.pick(&[0, 1, 3, 8, 20]).min(most);
+        let packed = dice.pick(&[0, 0, 0, 1, 2, 3]);
+        Self { pool: if self.frames < 1200 { 0 } else { pool }, whole, packed, ..self }
     }
 
     /// A small world for `format`, with two of everything.
@@ -236,6 +255,9 @@ impl Setup {
             more: 0,
             low: 0,
             untyped: 0,
+            pool: 0,
+            whole: 4,
+            packed: 0,
         }
     }
 

@@ -15,9 +15,11 @@ use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
 use super::act_frames::Shows;
 use super::act_groups::Group;
+use super::act_reserved::Reserved;
 use super::device::{Devices, LOOSE, Transfer};
 use super::everyone::Everyone;
 use super::exact::Exact;
+use super::packed::Packed;
 use super::run::Moves;
 use super::setup::Setup;
 use super::violation::{Kind, Wrong};
@@ -55,7 +57,7 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) moves: Option<FileId>,
     /// The swap devices.
     pub(super) swaps: [Option<FileId>; SWAPS],
-    pub(super) devices: Devices,
+    pub(super) devices: Devices<'w>,
     pub(super) pins: Vec<Pin>,
     pub(super) hoard: Vec<FrameRun>,
     /// Compactions up to now.
@@ -67,6 +69,10 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     /// Those that were mended as well: content that was lost with them stays lost.
     pub(super) failed_ever: BTreeSet<Pfn>,
     pub(super) groups: Vec<Group>,
+    /// The pool of reserved folios.
+    pub(super) reserved: Option<Reserved>,
+    /// How many pages the largest copy of a shared page may have.
+    pub(super) copied: usize,
     /// A group that is over its limit, and has nothing that could be paged out.
     pub(super) doomed: Option<GroupId>,
     /// Where the scan goes on.
@@ -95,6 +101,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         machine: &'m Machine<'r>,
         mm: &'w HostedMm<'m, 'r, A>,
         kept: FrameRun,
+        packed: Vec<Packed<'w>>,
     ) -> Result<Self, Wrong> {
         let window = setup.window as usize;
         let processes = setup.processes as usize;
@@ -110,7 +117,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             ids: Vec::new(),
             moves: None,
             swaps: [None; SWAPS],
-            devices: Devices::new(),
+            devices: Devices::new(packed),
             pins: Vec::new(),
             hoard: Vec::new(),
             moved: Moves::default(),
@@ -118,6 +125,8 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             bad: Vec::new(),
             failed_ever: BTreeSet::new(),
             groups: Vec::new(),
+            reserved: None,
+            copied: 1,
             doomed: None,
             cursor: ScanCursor::default(),
             failed: BTreeSet::new(),
@@ -150,9 +159,12 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             self.ids.push(id);
         }
         self.files.push(File::new(vec![0; self.numbers()]));
+        self.open_reserved()?;
+        self.bound_copies();
         for (device, slots) in [self.setup.slots, self.setup.more].into_iter().enumerate() {
             if slots > 0 {
                 self.swaps[device] = self.mm.paging().swap_on(u64::from(slots)).ok();
+                self.begin_device(device);
             }
         }
         if self.exact.is_none() {
@@ -165,6 +177,15 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             let _ = self.mm.policy().set_size(order, always);
         }
         Ok(())
+    }
+
+    /// A swap device is empty, and what the setup says.
+    pub(super) fn begin_device(&mut self, device: usize) {
+        let Some(id) = self.swaps[device] else { return };
+        self.devices.clear(id.0);
+        if self.setup.packed >> device & 1 != 0 {
+            self.devices.pack(id.0);
+        }
     }
 
     pub(super) fn cpu(&self) -> &Cpu<'m, 'r> {
@@ -227,7 +248,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
 
     /// How many pages a store may copy with the one it is for.
     pub(super) fn copied(&self) -> usize {
-        self.mm.policy().copy_most().pages() as usize
+        self.copied
     }
 
     /// All processes that there are.
@@ -491,7 +512,8 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         let mut dice = Dice::new(u64::from(step.nth));
         let own = self.cpu().number().index();
         let loads_only =
-            matches!(step.verb, Verb::Move | Verb::Map | Verb::Show | Verb::Frames | Verb::Resize);
+            matches!(step.verb, Verb::Move | Verb::Map | Verb::Show | Verb::Frames | Verb::Resize)
+                || matches!(step.verb, Verb::Reserve | Verb::Shift | Verb::Punch);
         if step.verb == Verb::Fork && !self.pins.is_empty() {
             return Vec::new();
         }
