@@ -35,7 +35,7 @@ pub const KEEP_AHEAD: Order = Order::new(4);
 pub const KEEP_MOST: Order = Order::new(8);
 
 /// The most folios that leave by one flush. They are on the stack: with reclaim's own calls, 4 KiB.
-pub const LEAVE_MOST: usize = 16;
+pub const LEAVE_MOST: usize = 10;
 
 /// The most source folios per copy of a block of file pages: one for each page, with a block of
 /// [`COPY_MOST_BYTES`] and pages of 4 KiB.

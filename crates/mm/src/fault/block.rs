@@ -40,6 +40,8 @@ impl BlockSource {
     /// Takes references to the folios that `pages` map: of a file, or else such as others map, too.
     /// `false` where another page is among them, or there are too many folios. The caller calls
     /// [`release`](Self::release) in any case.
+    // Not inlined: its stack is free again while pages are copied.
+    #[inline(never)]
     pub(crate) fn hold<A: Arch, H: Hardware>(
         &mut self,
         view: &View<'_, A, H>,

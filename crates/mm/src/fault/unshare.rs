@@ -272,7 +272,8 @@ impl Unshare {
     ///
     /// # Errors
     /// The run, when the areas or the leaves have changed.
-    #[inline]
+    // Not inlined: its stack is free again where frames are freed.
+    #[inline(never)]
     pub fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,

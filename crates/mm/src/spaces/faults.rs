@@ -9,7 +9,7 @@ use super::outcome::{Fault, Lack, Populated, Resolved, Served};
 use crate::base::{Error, Need, Stop};
 use crate::fault::plan::Reach;
 use crate::fault::{
-    Cause, Decision, MarkedPage, Near, Plan, Refusal, Source, Stale, Unshare, decide, near,
+    Cause, Decision, MarkedPage, Near, Plan, Refusal, Stale, Unshare, decide, near,
 };
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
@@ -25,8 +25,8 @@ type Serve<'a, A, H> = dyn Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served +
 enum Attempt {
     /// It was made.
     Made(Served),
-    /// To copy a page that is still shared.
-    Copy(Unshare, Option<Source>),
+    /// To make a page exclusive that others may map, too.
+    Unshare(Unshare),
     /// To carry out a rarer decision.
     Other(Decision),
 }
@@ -120,9 +120,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let attempt = next.get_or_insert_with(|| self.attempt(view, page, fault, &mut taken));
             let step = match attempt {
                 Attempt::Made(step) => core::mem::replace(step, Ok(None)),
-                Attempt::Copy(unshare, source) => source.take().map_or(Ok(None), |source| {
-                    self.copy_from(view, unshare, source, fault.resched)
-                }),
+                Attempt::Unshare(unshare) => self.unshare(view, unshare, fault.resched),
                 Attempt::Other(decision) => self.advance(view, page, decision, fault, serve),
             };
             if let Some(ended) = step.transpose() {
@@ -144,12 +142,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let view = &self.base.view(space);
         let plan = match near(view, &self.base.policy, page, fault.access, fault.reach)? {
             Near::Fill(plan) => plan,
-            Near::Unshare(unshare) => {
-                return Some(match self.keep(view, &unshare) {
-                    Ok(step) => Attempt::Made(Ok(step)),
-                    Err(source) => Attempt::Copy(unshare, Some(source)),
-                });
-            }
+            Near::Unshare(unshare) => return Some(Attempt::Unshare(unshare)),
         };
         let (run, order) = match plan.choice.largest() {
             Order::ZERO => (self.take_one(view.space, Order::ZERO, plan.advice).ok()?, Order::ZERO),
@@ -175,9 +168,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Decides a fault, and carries a common decision out: to fill an empty place, or to keep a
-    /// page that is no longer shared. The rest needs more stack, and that of this call is free
-    /// again by then.
+    /// Decides a fault, and carries the most common decision out: to fill an empty place. The rest
+    /// needs more stack, and that of this call is free again by then.
     #[inline(never)]
     fn attempt(
         &self,
@@ -188,10 +180,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Attempt {
         Attempt::Made(match decide(view, &self.base.policy, page, fault.access, fault.reach) {
             Decision::Fill(plan) => self.fill(view, &plan, taken, fault.resched),
-            Decision::Unshare(unshare) => match self.keep(view, &unshare) {
-                Ok(step) => Ok(step),
-                Err(source) => return Attempt::Copy(unshare, Some(source)),
-            },
+            Decision::Unshare(unshare) => return Attempt::Unshare(unshare),
             Decision::Below(place, seq) => {
                 self.deepen(view, place, page, Some(seq)).map(|()| None).map_err(Stop::from)
             }

@@ -33,7 +33,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ///
     /// # Errors
     /// The folio that must be copied.
-    #[inline]
+    // Not inlined: its stack is free again where a folio is copied.
+    #[inline(never)]
     pub(crate) fn keep(
         &self,
         view: &View<'_, A, H>,
@@ -242,7 +243,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Copies as many pages from `start` on as `order` has, out of all folios that are mapped
     /// there, into folios of order `each`: one, or one for each page. `None`, and nothing has
     /// changed, where not all of them can be copied.
-    #[inline(never)]
     fn own_pieces(
         &self,
         view: &View<'_, A, H>,
@@ -251,22 +251,40 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         each: Order,
         resched: &mut dyn FnMut(),
     ) -> Option<Served> {
-        let pages = PageSpan::new(start, start.add(order.pages()));
-        let mut pieces = BlockSource::new();
-        let is_held = pieces.hold(view, unshare, pages, each > Order::ZERO);
-        let done = match is_held.then(|| self.take_copy(view, order, unshare)) {
-            Some(Ok(run)) => {
-                let from = (pieces.parts(), Order::ZERO);
-                let done = self.copy_parts(view, unshare, from, (pages, each), run, resched);
-                // Where memory has failed, a smaller block may still be sound.
-                Some(done).filter(Result::is_ok)
+        // Frames are taken first: the pieces below take as much stack as an allocation does.
+        match self.take_copy(view, order, unshare) {
+            Ok(run) => {
+                let pages = PageSpan::new(start, start.add(order.pages()));
+                self.own_held(view, unshare, (pages, each), run, resched)
             }
-            Some(Err(cause)) if cfg!(feature = "files") && each > Order::ZERO => {
-                self.fallback(view.space, order, cause);
+            Err(cause) => {
+                // Else no block was wanted but pages, which are still to come.
+                if cfg!(feature = "files") && each > Order::ZERO {
+                    self.fallback(view.space, order, cause);
+                }
                 None
             }
-            // No block was wanted but pages, which are still to come.
-            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn own_held(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        (pages, each): (PageSpan, Order),
+        run: FrameRun,
+        resched: &mut dyn FnMut(),
+    ) -> Option<Served> {
+        let mut pieces = BlockSource::new();
+        let done = if pieces.hold(view, unshare, pages, each > Order::ZERO) {
+            let from = (pieces.parts(), Order::ZERO);
+            let done = self.copy_parts(view, unshare, from, (pages, each), run, resched);
+            // Where memory has failed, a smaller block may still be sound.
+            Some(done).filter(Result::is_ok)
+        } else {
+            self.base.free(run);
+            None
         };
         pieces.release(view, &mut |run| self.base.free(run));
         done
