@@ -14,7 +14,7 @@ use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
 use crate::sync::Ordering;
 
-/// The store could not give the pages of a [`Read`](crate::Read).
+/// The store could not give the pages of a [`Read`](crate::cache::Read).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadFailed;
 
