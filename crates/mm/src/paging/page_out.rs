@@ -28,7 +28,7 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::Paging;
 use super::batch::Batch;
-use super::evict::{Begun, Found};
+use super::evict::{Begun, Found, Leaving};
 use super::leave::{Demand, Obstacle, PagedOut, Purpose, Scope};
 use crate::base::{AllSpaces, Error};
 use crate::cache::Row;
@@ -123,7 +123,8 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                     let taken = count as u64 * pages;
                     begun += taken;
                     at = found.here.start.add(taken).min(self.span.end);
-                    let again = changing && self.demand.whose == Scope::Own && tries > 0;
+                    let kept = changing || self.has_lost(count);
+                    let again = kept && self.demand.whose == Scope::Own && tries > 0;
                     if again {
                         tries -= 1;
                         at = self.visit_again(&found, count).max(found.page);
@@ -202,13 +203,20 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
         Ok(row.len())
     }
 
+    /// Whether one of the last `count` folios of the batch was not found, or stayed: a change, such
+    /// as a collapse, puts another in its place.
+    fn has_lost(&mut self, count: usize) -> bool {
+        let is_lost = |leaving: &Leaving| leaving.pages.get() == 0;
+        self.batch.last(count).iter().any(is_lost)
+    }
+
     /// Marks the last folios of the batch, `count` of them, from `found` on, of which a change has
     /// kept pages. Returns the page to go on at.
     fn visit_again(&mut self, found: &Found, count: usize) -> Vpn {
         let each = found.folio.order.pages();
         let (mut at, mut first) = (found.here.start, None);
         for leaving in self.batch.last(count) {
-            leaving.again = leaving.is_mapped();
+            leaving.again = leaving.is_mapped() || leaving.pages.get() == 0;
             first = first.or(leaving.again.then_some(at));
             at = at.add(each);
         }
