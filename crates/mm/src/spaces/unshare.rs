@@ -218,10 +218,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// For a program that writes page after page: copies the next pages as well, each into a folio
-    /// of its own, as many as the exclusive leaves before the page tell and at most
-    /// [`Policy::copy_most`]. A page that was copied ahead counts as written, though it may not
-    /// be: that limit alone bounds what one write copies in vain. `None`, and nothing has changed, where the program does
-    /// not write so, larger folios are wanted, or the next pages are not shared.
+    /// of its own, as many as the exclusive leaves before the page tell, and at most
+    /// [`Policy::copy_most`]. A page that was copied ahead counts as written, though it may not be:
+    /// that limit alone bounds the pages that one write copies in vain. `None`, and nothing has
+    /// changed, where the program does not write so, larger folios are wanted, or the next pages
+    /// are not shared.
     fn own_ahead(
         &self,
         view: &View<'_, A, H>,
