@@ -90,18 +90,11 @@ pub(crate) fn on_machine<E: Into<anyhow::Error>>(
     (threads, pinned): (u32, bool),
     work: impl Fn(usize) -> Result<(), E> + Sync,
 ) -> Result<Timing> {
-    let cpus = host_cpus();
-    let waiting = AtomicU32::new(threads);
+    let start = Start::of(threads);
     let one = |at: usize| {
-        if pinned && threads as usize <= cpus.len() {
-            pin(cpus[at]);
-        }
+        pin_where(pinned, (at, threads));
         let _cpu = machine.cpu(at);
-        // A wait that does not sleep: waking up takes longer than many faults.
-        waiting.fetch_sub(1, Ordering::AcqRel);
-        while waiting.load(Ordering::Acquire) > 0 {
-            thread::yield_now();
-        }
+        start.together();
         Span::of(|| work(at)).map_err(Into::into)
     };
     let one = &one;
@@ -109,4 +102,71 @@ pub(crate) fn on_machine<E: Into<anyhow::Error>>(
         return Ok(Timing::of(&[one(0)?]));
     }
     Ok(Timing::of(&all((0..threads as usize).map(|at| move || one(at)))?))
+}
+
+/// Runs `work` as each of `threads` CPUs of the machine, one after the other, each on the CPU of the
+/// host that [`on_machine`] gives it.
+pub(crate) fn in_turn<E: Into<anyhow::Error>>(
+    machine: &Machine<'_>,
+    threads: u32,
+    work: impl Fn(usize) -> Result<(), E> + Sync,
+) -> Result<()> {
+    let one = |at: usize| {
+        pin_where(true, (at, threads));
+        let _cpu = machine.cpu(at);
+        work(at).map_err(Into::into)
+    };
+    let one = &one;
+    (0..threads as usize).try_for_each(|at| all([move || one(at)]).map(|_| ()))
+}
+
+/// Runs `lane` in each of `threads` threads, each with a CPU of the host to itself where there are
+/// enough of them. A lane prepares, and hands what it measures to [`Start::lane`].
+pub(crate) fn apart(
+    threads: u32,
+    lane: impl Fn(usize, &Start) -> Result<Span> + Sync,
+) -> Result<Timing> {
+    let start = Start::of(threads);
+    let one = |at: usize| {
+        pin_where(true, (at, threads));
+        let span = lane(at, &start);
+        if span.is_err() {
+            // It may have failed before it was ready: the others do not wait for it.
+            start.0.store(0, Ordering::Release);
+        }
+        span
+    };
+    let one = &one;
+    Ok(Timing::of(&all((0..threads as usize).map(|at| move || one(at)))?))
+}
+
+fn pin_where(pinned: bool, (at, threads): (usize, u32)) {
+    let cpus = host_cpus();
+    if pinned && threads as usize <= cpus.len() {
+        pin(cpus[at]);
+    }
+}
+
+/// How many threads are not ready yet.
+pub(crate) struct Start(AtomicU32);
+
+impl Start {
+    fn of(threads: u32) -> Start {
+        Start(AtomicU32::new(threads))
+    }
+
+    /// Waits until all are ready, and does not sleep: waking up takes longer than many faults.
+    fn together(&self) {
+        let _ =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
+        while self.0.load(Ordering::Acquire) > 0 {
+            thread::yield_now();
+        }
+    }
+
+    /// Times `work`, which all lanes begin together.
+    pub(crate) fn lane<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<Span, E> {
+        self.together();
+        Span::of(work)
+    }
 }

@@ -16,6 +16,7 @@ mod exec;
 mod read;
 mod pageout;
 mod scale;
+mod together;
 mod age;
 
 use anyhow::Result;
@@ -47,6 +48,8 @@ pub(crate) enum Bench {
     Read(read::ReadArgs),
     /// The cost of paging anonymous memory out and bringing it back, for each page
     Pageout(pageout::PageoutArgs),
+    /// Operations of several threads at the same time, beside one thread
+    Together(together::TogetherArgs),
     /// The cache lines that many CPUs write in common, for each operation, by room and field
     Scale(scale::ScaleArgs),
     /// The share of wanted large folios that faults get over a machine's simulated life
@@ -69,6 +72,7 @@ pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
         Bench::Protect(args) => entries(Task::Protect, args),
         Bench::Exec(args) => drive::<exec::Exec>(args, args.format, host),
         Bench::Read(args) => drive::<read::Read>(args, args.common.format, host),
+        Bench::Together(args) => drive::<together::Together>(args, args.common.format, host),
         Bench::Scale(args) => scale::run(args),
         Bench::Age(args) => drive::<age::Age>(args, args.common.format, host),
         Bench::Pageout(args) => drive::<pageout::Pageout>(args, args.common.format, host),

@@ -112,19 +112,7 @@ pub(crate) fn with_scene<A: Arch, T>(
 ) -> Result<T> {
     let config = Config { counts: counted, ..isa.config().bare() };
     system::with::<A, _>(config, ram, |machine, mm| {
-        let space = mm.space(Asid(1), window::<A>())?;
-        space.enter(CPU);
-        let at = At::FixedNoReplace(Vpn::new(START >> A::PAGE_SHIFT));
-        let order = Order::of_bytes(backing.size.bytes(), A::PAGE_SHIFT)
-            .context("a folio is a power of two of pages")?;
-        only(mm, order);
-        let span = mm.map(&space, &Request::anon(region >> A::PAGE_SHIFT).at(at))?;
-        mm.populate(&space, span)?;
-        let scene = Scene { machine, mm, space, span, order, backing };
-        if order == A::block_order() && !backing.block {
-            scene.split_leaves()?;
-        }
-        scene.verify_backing()?;
+        let scene = Scene::<A>::populated((machine, mm), Asid(1), (backing, region))?;
         work(&scene)
     })?
 }
@@ -158,7 +146,47 @@ pub(crate) fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
     }
 }
 
-impl<A: Arch> Scene<'_, '_, '_, A> {
+impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
+    /// A space with `region` bytes in `backing`, on its CPU.
+    fn populated(
+        (machine, mm): (&'s Machine<'r>, &'s HostedMm<'m, 'r, A>),
+        asid: Asid,
+        (backing, region): (Backing, u64),
+    ) -> Result<Self> {
+        let space = mm.space(asid, window::<A>())?;
+        space.enter(CPU);
+        let at = At::FixedNoReplace(Vpn::new(START >> A::PAGE_SHIFT));
+        let order = Order::of_bytes(backing.size.bytes(), A::PAGE_SHIFT)
+            .context("a folio is a power of two of pages")?;
+        only(mm, order);
+        let span = mm.map(&space, &Request::anon(region >> A::PAGE_SHIFT).at(at))?;
+        mm.populate(&space, span)?;
+        let scene = Scene { machine, mm, space, span, order, backing };
+        if order == A::block_order() && !backing.block {
+            scene.split_leaves()?;
+        }
+        scene.verify_backing()?;
+        Ok(scene)
+    }
+
+    /// Does `work` in a small scene of the same backing, then protects this one as it is and reads
+    /// all its words: whatever is measured next finds code, areas and words in the caches, as far as
+    /// they fit there.
+    pub(crate) fn warmed(&self, work: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        self.space.leave(CPU);
+        let place = (self.backing, self.backing.size.bytes() * 2);
+        let small = Scene::populated((self.machine, self.mm), Asid(2), place)?;
+        work(&small)?;
+        small.space.leave(CPU);
+        self.mm.destroy(small.space);
+        self.space.enter(CPU);
+        self.mm.protect(&self.space, self.span, Prot::READ | Prot::WRITE)?;
+        quire::check::leaves(self.mm, &self.space, |leaf| {
+            std::hint::black_box(leaf.frame);
+        })?;
+        Ok(())
+    }
+
     /// Splits the leaf of each block, and leaves its folio and the area whole.
     fn split_leaves(&self) -> Result<(), Error> {
         let mut at = self.span.start;

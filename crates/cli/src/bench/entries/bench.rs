@@ -10,7 +10,7 @@ use super::task::{
 use super::{folded, linux, own};
 use crate::bench::driver::Bench;
 use crate::bench::options::{Common, Filter, folio_size};
-use crate::bench::scene::{BLOCK, Backing, MARGIN, affordable, with_fresh};
+use crate::bench::scene::{BLOCK, Backing, MARGIN, Scene, affordable, with_fresh};
 use crate::bench::sheet::{
     Bound, Key, LINUX, OVER_PAGES, PAGES, Place, Row, Sheet, Tally, count_of, verdict,
 };
@@ -154,10 +154,12 @@ impl Entries {
     fn sample(&self, Cell { by, isa, backing }: Cell) -> Result<Vec<f64>> {
         let (task, place) = (self.task, (isa, backing, self.region));
         with_isa!(isa, A => with_fresh::<A, _>(place, false, |scene| {
-            own::times(|probe| match by {
+            let parts = |scene: &Scene<'_, '_, '_, A>, probe: own::Probe<'_>| match by {
                 By::Runs => own::by_runs(task, scene, probe),
                 _ => own::at_a_time(task, by == By::Remembers, scene, probe),
-            })
+            };
+            scene.warmed(|small| parts(small, &mut |part| part()))?;
+            own::times(|probe| parts(scene, probe))
         }))
     }
 

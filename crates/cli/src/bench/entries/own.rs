@@ -15,7 +15,7 @@ use crate::bench::sheet::Tally;
 use crate::stats::timed;
 
 /// Does a part of the task, which is to be done once, and measures it.
-type Probe<'p> = &'p mut dyn FnMut(&mut dyn FnMut() -> Result<()>) -> Result<()>;
+pub(super) type Probe<'p> = &'p mut dyn FnMut(&mut dyn FnMut() -> Result<()>) -> Result<()>;
 
 /// Nanoseconds of CPU time for each part of `work`.
 pub(super) fn times(work: impl FnOnce(Probe<'_>) -> Result<()>) -> Result<Vec<f64>> {

@@ -20,12 +20,11 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// lock of the address space, so that there is no wait.
     #[inline]
     pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
-        while self
-            .writing
-            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            spin_loop();
+        // The field's line belongs to the writer, who writes others in it: look, and do not take it.
+        while self.writing.swap(1, Ordering::Acquire) != 0 {
+            while self.writing.load(Ordering::Relaxed) != 0 {
+                spin_loop();
+            }
         }
         TreeWriter { reader: self.reader(hw, meta), unshared: PhantomData }
     }
