@@ -104,8 +104,8 @@ pub(crate) fn on_machine<E: Into<anyhow::Error>>(
     Ok(Timing::of(&all((0..threads as usize).map(|at| move || one(at)))?))
 }
 
-/// Runs `work` as each of `threads` CPUs of the machine, one after the other, each on the CPU of the
-/// host that [`on_machine`] gives it.
+/// Runs `work` as each of `threads` CPUs of the machine, one after the other, each on the CPU of
+/// the host that [`on_machine`] gives it.
 pub(crate) fn in_turn<E: Into<anyhow::Error>>(
     machine: &Machine<'_>,
     threads: u32,

@@ -170,7 +170,7 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
     }
 
     /// Does `work` in a small scene of the same backing, then protects this one as it is and reads
-    /// all its words: whatever is measured next finds code, areas and words in the caches, as far as
+    /// all its words: the next measurement finds code, areas and words in the caches, as far as
     /// they fit there.
     pub(crate) fn warmed(&self, work: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         self.space.leave(CPU);

@@ -139,9 +139,9 @@ impl Bench for Together {
                 _ => String::new(),
             };
             sheet.finding(format!(
-                "{} of {size}: {ns:.0} ns in one thread; {} threads are {clock:.2} times as fast by \
-                 the clock, {cpu:.2} times by their CPU time{goal}; {apart:.2} times where they have \
-                 nothing in common.",
+                "{} of {size}: {ns:.0} ns in one thread; {} threads are {clock:.2} times as fast \
+                 by the clock, {cpu:.2} times by their CPU time{goal}; {apart:.2} times where they \
+                 have nothing in common.",
                 op.name(),
                 self.threads
             ));
@@ -216,11 +216,9 @@ mod tests {
         bench.goals(&mut sheet);
         assert_eq!(
             sheet.run.findings,
-            [
-                "PF of 4K: 100 ns in one thread; 2 threads are 1.80 times as fast by the clock, 1.81 \
-              times by their CPU time (goal: at least 1.9; MISSED); 1.99 times where they have \
-              nothing in common."
-            ]
+            ["PF of 4K: 100 ns in one thread; 2 threads are 1.80 times as fast by the clock, \
+              1.81 times by their CPU time (goal: at least 1.9; MISSED); 1.99 times where they \
+              have nothing in common."]
         );
     }
 }

@@ -59,7 +59,7 @@ impl Op {
         }
     }
 
-    /// What must be there before: areas, and folios in them.
+    /// Whether it needs areas, and folios in them.
     fn needs(self) -> (bool, bool) {
         match self {
             Op::Mmap | Op::MmapFault | Op::Fork | Op::ForkMixed => (false, false),

@@ -20,7 +20,7 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// lock of the address space, so that there is no wait.
     #[inline]
     pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
-        // The field's line belongs to the writer, who writes others in it: look, and do not take it.
+        // The writer writes other fields of this line: a CPU that waits only reads it.
         while self.writing.swap(1, Ordering::Acquire) != 0 {
             while self.writing.load(Ordering::Relaxed) != 0 {
                 spin_loop();
