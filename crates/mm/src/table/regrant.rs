@@ -7,6 +7,7 @@ use quire_units::Pfn;
 
 use super::grant::Regrant;
 use super::run::Stretch;
+use super::scattered::LONG;
 use super::visit::Found;
 use super::word::is_settled;
 use super::{Gather, Locked, Run, What};
@@ -14,7 +15,7 @@ use super::{Gather, Locked, Run, What};
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// Gives the leaves of the run, the first of which maps `frame` with `attrs`, the attributes
     /// that `change` makes of theirs, which is another value. Unless the caller goes `BY_FRAME`, a
-    /// run of one page goes on with leaves like it, wherever their frames lie. How many there were.
+    /// short run goes on with leaves like it, wherever their frames lie. How many there were.
     #[inline]
     pub(super) fn regrant<const BY_FRAME: bool>(
         self,
@@ -25,7 +26,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         debug_assert!(!self.is_cut(), "the caller has split what reaches beyond the span");
         let (table, index, now) = (self.table, self.run.index, change.of(attrs));
         let mut count = match self.run.count {
-            1 if !BY_FRAME => table.regrant_scattered(self.run, self.end, frame, now),
+            1..LONG if !BY_FRAME => table.regrant_scattered(self.run, self.end, frame, now),
             _ => 0,
         };
         let mut flushes = must_flush(attrs, now);

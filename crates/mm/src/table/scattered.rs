@@ -19,7 +19,7 @@ use super::{Locked, Run, What};
 
 /// This many consecutive frames are a run that costs less as one. No more than any format joins in
 /// a contiguous block, so that no such block is passed page by page.
-const LONG: usize = 8;
+pub(super) const LONG: usize = 8;
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The difference between the word of a leaf like `raw`, which maps `frame`, and its word with
@@ -29,7 +29,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.spelled(frame, now).wrapping_sub(raw)
     }
 
-    /// If `run` is one leaf, calls `act` with its entry, word and frame, and with those of the
+    /// If `run` is short, calls `act` with its first entry, word and frame, and with those of the
     /// leaves after it that have the same attributes, before entry `end`, up to one for which it
     /// returns `false`. Returns how many it did. None of them is in a contiguous block.
     #[inline(always)]
@@ -56,7 +56,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         at - run.index
     }
 
-    /// The sample of a run of one leaf, if others of its kind can come before entry `end`.
+    /// The sample of a run's first leaf, if others of its kind can come before entry `end`.
     #[inline(never)]
     fn sample_of(&self, run: &Run, end: usize) -> Option<Sample> {
         let What::Leaf { frame, attrs, .. } = run.what else { return None };

@@ -15,15 +15,18 @@ use crate::phys::{FrameLock, Kind, Meta};
 use crate::space::area::Area;
 use crate::sync::{Ordering, fence, spin_loop};
 
+/// How many pauses there are between two looks at a tree's lock: about as long as a change takes.
+const PAUSES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+
 impl<const CAP: usize> AreaTree<CAP> {
     /// The writing view, one at a time: waits for another to be dropped. A caller usually holds the
     /// lock of the address space, so that there is no wait.
     #[inline]
     pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
-        // The writer writes other fields of this line: a CPU that waits only reads it.
         while self.writing.swap(1, Ordering::Acquire) != 0 {
+            // The writer writes other fields of this line: a CPU that waits reads it, and rarely.
             while self.writing.load(Ordering::Relaxed) != 0 {
-                spin_loop();
+                (0..PAUSES).for_each(|_| spin_loop());
             }
         }
         TreeWriter { reader: self.reader(hw, meta), unshared: PhantomData }
