@@ -17,6 +17,7 @@ mod read;
 mod pageout;
 mod scale;
 mod together;
+mod watch;
 mod age;
 
 use anyhow::Result;
@@ -48,6 +49,8 @@ pub(crate) enum Bench {
     Read(read::ReadArgs),
     /// The cost of paging anonymous memory out and bringing it back, for each page
     Pageout(pageout::PageoutArgs),
+    /// A snapshot through a watcher of writes: arm, a storm of writes, release
+    Watch(watch::WatchArgs),
     /// Operations of several threads at the same time, beside one thread
     Together(together::TogetherArgs),
     /// The cache lines that many CPUs write in common, for each operation, by room and field
@@ -72,6 +75,7 @@ pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
         Bench::Protect(args) => entries(Task::Protect, args),
         Bench::Exec(args) => drive::<exec::Exec>(args, args.format, host),
         Bench::Read(args) => drive::<read::Read>(args, args.common.format, host),
+        Bench::Watch(args) => drive::<watch::Watch>(args, args.common.format, host),
         Bench::Together(args) => drive::<together::Together>(args, args.common.format, host),
         Bench::Scale(args) => scale::run(args),
         Bench::Age(args) => drive::<age::Age>(args, args.common.format, host),

@@ -9,6 +9,7 @@ pub(crate) mod memory;
 pub(crate) mod smaps;
 pub(crate) mod swap;
 pub(crate) mod thp;
+pub(crate) mod uffd;
 
 use std::fs;
 use std::path::{Path, PathBuf};
