@@ -233,15 +233,16 @@ impl<'m> Folios<'m> {
     fn alike(&self, folio: Folio, most: u64, such: impl Fn(&Slot) -> bool) -> usize {
         let state = State::new(Kind::Folio, folio.order.get());
         let slots = self.meta.slots_from(folio.head);
-        let mut count = 0;
-        while count < most as usize
-            && let Some(slot) = slots.get(count << folio.order.get())
+        // One bound for both ends: the loop asks once.
+        let end = slots.len().min((most << folio.order.get()) as usize);
+        let (slots, mut at) = (&slots[..end], 0);
+        while let Some(slot) = slots.get(at)
             && slot.state().with_flags(0) == state
             && such(slot)
         {
-            count += 1;
+            at += folio.order.pages() as usize;
         }
-        count
+        at >> folio.order.get()
     }
 
     /// Does [`share`](Self::share) for all folios that hold `frames`, up to the first that cannot
@@ -271,11 +272,13 @@ impl<'m> Folios<'m> {
         let is_sole = |slot: &Slot| slot.counts.load(Ordering::Acquire) == sole;
         let whole = frames.count >> folio.order.get();
         let count = self.alike(folio, whole.min(AHEAD), is_sole);
-        let slots = self.meta.slots_from(folio.head);
-        for at in 0..count {
-            slots[at << folio.order.get()].counts.store(2 * sole, Ordering::Relaxed);
+        let done = count << folio.order.get();
+        let (slots, mut at) = (&self.meta.slots_from(folio.head)[..done], 0);
+        while let Some(slot) = slots.get(at) {
+            slot.counts.store(2 * sole, Ordering::Relaxed);
+            at += folio.order.pages() as usize;
         }
-        (count as u64) << folio.order.get()
+        done as u64
     }
 
     /// The holds on it now. Out of date at once unless the caller keeps other CPUs out.
