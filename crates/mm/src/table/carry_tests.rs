@@ -320,6 +320,45 @@ fn e3_a_table_moves_whole_without_another_table() {
     whole_tables::<Sv48>(Config::riscv64_sv48);
 }
 
+/// All leaves of a table above the last level move to a place that is aligned as theirs is, where
+/// the table that takes them has to be made first, or is there and empty.
+fn full_table_moves<A: Arch>(config: fn() -> Config) {
+    let level = Level::LAST.parent();
+    let (order, unit) = (A::order(level.parent()), A::order(level));
+    for is_there in [false, true] {
+        with_bench::<A>(config(), |bench| {
+            let from = PageSpan::block(Vpn::new(order.pages()), order);
+            let to = Vpn::new(3 * order.pages());
+            // The frames are aligned to a leaf of the level, and no better.
+            let (mut span, mut frame) = (from, Pfn::new((1 << 30) + unit.pages()));
+            let user = Attrs::user(Prot::RW);
+            bench.supplied(|spare| bench.tables.map(&mut span, &mut frame, user, spare));
+            if is_there {
+                bench.supplied(|spare| bench.tables.reach_down(to, Level::LAST, spare).map(drop));
+            }
+            let (mut left, mut gather) = (from, Gather::new());
+            bench.supplied(|spare| {
+                bench.tables.prepare_move(&mut left, from.start, to, spare, &mut gather)
+            });
+            let place = bench.tables.walk(to, Level::LAST);
+            assert_eq!(place.level, level, "{}: its table is there, and none below", A::NAME);
+            bench.tables.move_entries(from, to, &mut gather);
+            bench.settle(gather);
+            let mut moved = 0;
+            let there = PageSpan::block(to, order);
+            bench.tables.tell(there, |pages, _, _| moved += pages.count());
+            assert_eq!(moved, order.pages(), "{}", A::NAME);
+        });
+    }
+}
+
+#[test]
+fn e3_all_leaves_of_an_upper_table_move() {
+    full_table_moves::<X86_64>(Config::x86_64);
+    full_table_moves::<Arm4k>(Config::arm64_4k);
+    full_table_moves::<Sv48>(Config::riscv64_sv48);
+}
+
 /// A block by one entry moves by this many entries to a place of this alignment.
 fn block_moves<A: Arch>(config: fn() -> Config) {
     let order = A::block_order();

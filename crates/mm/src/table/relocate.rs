@@ -56,7 +56,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Makes the tables of `level` that translate `pages`, where nothing is mapped, and removes
-    /// empty ones below.
+    /// empty ones below. Those of `level` stay, though they are empty so far, and `pages` may be
+    /// all that one of them translates.
     fn make_way(
         &self,
         pages: PageSpan,
@@ -69,7 +70,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             self.reach_down(at, level, spare)?;
             let part = PageSpan::new(at, pages.end.min(Self::reach(at, level).end));
             if !level.is_last() {
-                self.prune(part, part, gather);
+                self.prune_below(level, part, part, gather);
             }
             at = part.end;
         }

@@ -93,8 +93,19 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Takes out of the tree, and into `gather`, every empty table that translates a page of
     /// `span` and nothing outside `hole`, which is at least as large.
     pub fn prune(&self, span: PageSpan, hole: PageSpan, gather: &mut Gather) {
+        self.prune_below(A::ROOT, span, hole, gather);
+    }
+
+    /// The same for tables of the levels below `level`.
+    pub(super) fn prune_below(
+        &self,
+        level: Level,
+        span: PageSpan,
+        hole: PageSpan,
+        gather: &mut Gather,
+    ) {
         let mut lower = Level::LAST;
-        while lower != A::ROOT {
+        while lower != level {
             let upper = lower.parent();
             let mut at = span.start;
             while at < span.end {
