@@ -53,6 +53,9 @@ pub const FAULT_AROUND_BYTES: u64 = 64 << 10;
 /// read around a fault from a swap device.
 pub const ROW_MOST: usize = 16;
 
+/// The most shared reserved folios behind the one that faulted that are mapped with it.
+pub const SHOW_BEHIND: u64 = 16;
+
 /// The bytes that are read around a fault from a swap device, where that is more than a folio:
 /// pages that left side by side are wanted side by side.
 pub const SWAP_AROUND_BYTES: u64 = 64 << 10;

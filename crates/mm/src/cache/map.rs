@@ -27,7 +27,8 @@ pub(crate) struct Shown {
 
 /// Maps the page that faulted, and the pages of `around` that are in memory and not mapped; of
 /// folios that are partly in `around`, all that the area and the table have room for. Maps a whole
-/// block by one leaf of order `leaf`, if that is larger than a page. `None` when the areas have
+/// block by one leaf of order `leaf`, if that is larger than a page; then the folios behind it that
+/// have pages in `around`, as many as are mapped side by side before it. `None` when the areas have
 /// changed, or the table has left the tree.
 ///
 /// A truncation takes a page out of its file before the tables. So either this does not find the
@@ -56,7 +57,7 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
     let mut work = Work { index, fault, home, locked, attrs: attrs(index, fault), shown };
     match leaf {
         Order::ZERO => work.map_pages(around),
-        order => work.map_block(order),
+        order => work.map_block(order, around),
     }
     Some(work.shown)
 }
@@ -111,12 +112,40 @@ struct Work<'w, 'a, A, H> {
 impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
     /// Maps the folio of the page that faulted by leaves of `order`, as far as the area, the table
     /// and the file have whole blocks.
-    fn map_block(&mut self, order: Order) {
+    fn map_block(&mut self, order: Order, around: PageSpan) {
         let (Entry::Folio { folio, .. }, all) = self.index.find(self.fault.at) else { return };
         let room = self.fault.area.span.intersect(self.locked.reach());
         let end = self.fault.page_of(self.index.file.pages(), room).align_down(order.pages());
         let start = room.start.align_up(order.pages()).unwrap_or(end);
-        self.map_folio(folio, all, PageSpan::new(start, end.max(start)));
+        let room = PageSpan::new(start, end.max(start));
+        self.map_folio(folio, all, room);
+        let start = self.fault.page_of(all.end, room);
+        let behind = PageSpan::new(start, around.end.min(room.end).max(start));
+        if !behind.is_empty() {
+            self.map_behind(all, behind, room);
+        }
+    }
+
+    /// Maps folios of `behind`, the pages behind the folio at `all` that faulted: about as many as
+    /// are mapped side by side before it. So a program that goes through them in order faults less
+    /// and less, and one that does not gets no other.
+    fn map_behind(&mut self, all: FilePages, behind: PageSpan, room: PageSpan) {
+        let (first, size) = (self.fault.page_of(all.start, room), all.count());
+        let is_there = |folios: &u64| {
+            let page = first.get().checked_sub(folios * size).map(Vpn::new);
+            let page = page.filter(|page| *page >= room.start);
+            page.is_some_and(|page| self.locked.leaf_at(self.locked.index(page)).is_some())
+        };
+        let steps = core::iter::successors(Some(1), |folios| Some(folios * 2));
+        let before = steps.take_while(is_there).last().unwrap_or(0);
+        let end = behind.end.min(behind.start.add(before * size));
+        let mut left = FilePages::new(all.end, all.end + end.offset_from(behind.start));
+        while let Some((folio, pages)) = self.index.next(left)
+            && pages.start == left.start
+        {
+            self.map_folio(folio, pages, room);
+            left = FilePages::new(pages.end.min(left.end), left.end);
+        }
     }
 
     fn map_pages(&mut self, around: PageSpan) {

@@ -13,7 +13,7 @@ use crate::cache::{
 };
 use crate::fault::FilePage;
 use crate::fault::plan::Reach;
-use crate::limits::POPULATE_ORDER;
+use crate::limits::{POPULATE_ORDER, SHOW_BEHIND};
 use crate::space::{Advice, Area, AreaFlags, Space, View};
 use crate::spaces::{Fault, Lack, Resolved, Served};
 use crate::stats::Event;
@@ -59,7 +59,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let around = match leaf {
             Order::ZERO => file.around(view.space, fault, how.reach),
             // A folio is mapped as far as its blocks go.
-            _ => PageSpan::block(fault.page, Order::ZERO),
+            _ => file.behind(view.space, fault, how.reach),
         };
         let Some(shown) = map_around(view, &file.index, fault, leaf, around) else {
             self.spaces().wait(view, fault.page);
@@ -125,6 +125,27 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         match self.base().groups.charge(space, around.count()) {
             Ok(()) => around,
             Err(_) => PageSpan::block(fault.page, Order::ZERO),
+        }
+    }
+
+    /// The page that faulted, and of shared reserved folios, which never leave memory, those behind
+    /// it that may be mapped with it: none where the space's group has no room for all of them.
+    fn behind(&self, space: &Space<A>, fault: &FilePage, reach: Reach) -> PageSpan {
+        let one = PageSpan::block(fault.page, Order::ZERO);
+        let is_watched = fault.area.flags.intersects(AreaFlags::WATCH);
+        let Some(order) = self.whole().filter(|_| is_free(&self.index, fault) && !is_watched)
+        else {
+            return one;
+        };
+        let most = order.pages() * SHOW_BEHIND;
+        let end = match reach {
+            Reach::Folio => fault.area.span.end,
+            Reach::Upto(end) | Reach::Answer(end) => end,
+        };
+        let end = end.min(PageSpan::block(fault.page, order).end.add(most));
+        match self.base().groups.charge(space, most) {
+            Ok(()) => PageSpan::new(fault.page, end),
+            Err(_) => one,
         }
     }
 

@@ -128,6 +128,41 @@ fn a9_a_touch_beside_a_discard_finds_the_folio_that_comes_back() {
     });
 }
 
+/// Folios that a file has are mapped ahead where those before them are mapped, so touches in order
+/// fault less often; touches in another order map what they touch.
+#[test]
+fn a9_touches_in_order_of_folios_that_are_there_map_the_next_ones() {
+    with::<X86_64>(Config::x86_64(), 9, |scene| {
+        let mm = scene.mm;
+        mm.files().resize_pool(scene.order, BLOCKS).expect("it is there");
+        let (one, other, third) = (scene.space(1), scene.space(2), scene.space(3));
+        let all = PageSpan::new(scene.block(0).start, scene.block(BLOCKS).start);
+        let mapped = |space: &Space<X86_64>| {
+            let mut pages = 0;
+            mm.spaces().runs(space, all, &mut |seen| {
+                pages += seen.pages.count();
+            });
+            pages >> 9
+        };
+        for block in 0..BLOCKS {
+            scene.access(&one, scene.block(block).start, Some(block)).expect("there are some");
+            assert_eq!(mapped(&one), block + 1, "a folio that is not there is not made ahead");
+        }
+        let seen = [1, 3, 3, 6, 6, 6];
+        for (block, expected) in (0..BLOCKS).zip(seen) {
+            assert_eq!(scene.access(&other, scene.block(block).start, None), Ok(block));
+            assert_eq!(mapped(&other), expected);
+        }
+        for (count, block) in [4, 2, 0].into_iter().enumerate() {
+            assert_eq!(scene.access(&third, scene.block(block).start, None), Ok(block));
+            assert_eq!(mapped(&third), count as u64 + 1, "only what it touches");
+        }
+        check::system(mm, &[&one, &other, &third]).expect("every claim holds");
+        scene.machine.cpu(0).leave();
+        [one, other, third].into_iter().for_each(|space| mm.destroy(space));
+    });
+}
+
 #[test]
 fn a9_no_area_of_reserved_folios_is_cut_within_one() {
     with::<X86_64>(Config::x86_64(), 9, |scene| {
