@@ -19,9 +19,9 @@ use crate::base::{AllSpaces, Error, Need, Stop, folios_within};
 use crate::cache::{Entry, FilePages, Reads, Store, Window, identity};
 use crate::files::{Bound, Mappings, OpenFile};
 use crate::folio::{Folio, FolioFlags};
-use crate::space::{Area, Backing, Space};
+use crate::space::{Area, AreaFlags, Backing, Space};
 use crate::stats::Event;
-use crate::table::{Sight, Survey};
+use crate::table::{Gather, Sight, Survey};
 
 /// One aligned block of a file's pages, and its place in an area.
 #[derive(Clone, Copy)]
@@ -29,6 +29,8 @@ struct Target {
     pages: FilePages,
     order: Order,
     span: PageSpan,
+    /// The area's entries say more than where its pages are: a watcher's protection, or writes.
+    is_noted: bool,
 }
 
 /// The collapse of a file's pages that an area maps.
@@ -123,18 +125,34 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
     fn block(&self, target: Target) -> Result<Block, NotMade<Stop>> {
         let (reclaim, space) = (self.reclaim, self.space);
         let tables = reclaim.base().view(space).tables();
-        if self.whole(target).is_none() {
-            self.bring_all(target.pages)?;
-            if self.whole(target).is_none() {
-                self.join(target)?;
+        match self.whole(target) {
+            None => {
+                self.bring_all(target.pages)?;
+                if self.whole(target).is_none() {
+                    self.join(target)?;
+                }
             }
-        } else if tables.survey(target.span, target.order) == Survey::Whole {
-            return Ok(Block::Already);
+            Some(_) if tables.survey(target.span, target.order) == Survey::Whole => {
+                return Ok(Block::Already);
+            }
+            Some(folio) => self.unmap_pages(target, folio),
         }
         self.file.show_again(target.pages, Mappings::Anywhere, self.spaces);
         // Where the program has not accessed the block yet, it had no table.
         reclaim.files().map_cached(space, target.span);
         if self.has_copies(target) { Err(Hindrance::Copied.into()) } else { Ok(Block::Made) }
+    }
+
+    /// Unmaps a folio that has all of a block and is mapped by pages, so that one entry can map it.
+    fn unmap_pages(&self, target: Target, folio: Folio) {
+        if target.order < A::block_order() || target.is_noted {
+            return;
+        }
+        let (base, mut gather) = (self.reclaim.base(), Gather::new());
+        let _taking = self.space.taking();
+        let is_it = |mapped: Folio| mapped == folio;
+        self.reclaim.spaces().detach(self.space, target.span, &mut gather, &is_it);
+        base.settle(self.space, &mut gather);
     }
 
     /// The folio that has all of a block.
@@ -280,5 +298,6 @@ fn target(area: &Area, left: PageSpan, sizes: OrderSet, end: u64) -> Option<Targ
     let order = sizes.descending(Order::new(1)).find(fits)?;
     let pages = FilePages::block(at, order);
     let span = PageSpan::new(left.start, Vpn::new(left.start.get() + order.pages()));
-    Some(Target { pages, order, span })
+    let is_noted = area.flags.intersects(AreaFlags::WATCH | AreaFlags::TRACKED);
+    Some(Target { pages, order, span, is_noted })
 }

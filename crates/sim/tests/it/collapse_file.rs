@@ -106,6 +106,15 @@ fn becomes_one<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, order: u8) 
     }
     let again = collapse(mm, cpu, (&both, pages), &disk);
     assert_eq!(again, Ok(Collapsed { already: 1, ..Collapsed::default() }), "{}", A::NAME);
+    if order == A::block_order() {
+        // Without some of its pages the block is mapped by pages, and then by one entry again.
+        mm.discard(&spaces[0], span::<A>(1, pages - 1)).expect("a table is left");
+        assert_eq!(leaves(mm, &spaces[0]).iter().map(|leaf| leaf.pages.count()).sum::<u64>(), 1);
+        let again = collapse(mm, cpu, (&both, pages), &disk);
+        assert_eq!(again, Ok(Collapsed { made: 1, ..Collapsed::default() }), "{}", A::NAME);
+        assert_eq!(leaves(mm, &spaces[0]).len(), 1, "{}: one entry", A::NAME);
+        assert_eq!(on(0).read(page::<A>(5)), Ok(10), "{}", A::NAME);
+    }
     end(mm, cpu, spaces.into(), file);
 }
 
