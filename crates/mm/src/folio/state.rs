@@ -415,7 +415,7 @@ impl<'m> Folios<'m> {
     /// the tables decide.
     #[inline]
     pub(crate) fn set_home(&self, folio: Folio, home: Home) {
-        self.meta.at(folio.head).set_home(home);
+        self.meta.at(folio.head).set_home(home.word());
     }
 
     /// Records for frames from the first of `frames` on, as long as each is a folio of its own,
@@ -423,12 +423,17 @@ impl<'m> Folios<'m> {
     #[inline(always)]
     pub(crate) fn settle_pages(&self, frames: FrameSpan, home: Home) -> u64 {
         let page = State::new(Kind::Folio, 0);
-        let slots = self.meta.slots_from(frames.start).iter().take(frames.count as usize);
-        let pages = slots.take_while(|slot| slot.state().with_flags(0) == page);
-        pages.fold(0, |count, slot| {
-            slot.set_home(home.ahead(count));
-            count + 1
-        })
+        let slots = self.meta.slots_from(frames.start);
+        let slots = &slots[..slots.len().min(frames.count as usize)];
+        // Pages that a program has never wrap: the next home is the next word.
+        let (mut count, mut word) = (0, home.word());
+        while let Some(slot) = slots.get(count)
+            && slot.state().with_flags(0) == page
+        {
+            slot.set_home(word);
+            (count, word) = (count + 1, word + 1);
+        }
+        count as u64
     }
 
     /// Records for the folio that holds `frame` that this frame is mapped at `home`. Returns the
@@ -455,10 +460,9 @@ impl<'m> Folios<'m> {
 }
 
 impl Slot {
-    /// Records where the folio of this slot is mapped.
+    /// Records where the folio of this slot is mapped: the word of a [`Home`].
     #[inline(always)]
-    fn set_home(&self, home: Home) {
-        let word = home.word();
+    fn set_home(&self, word: u64) {
         self.links[0].store(word as u32, Ordering::Relaxed);
         self.links[1].store((word >> 32) as u32, Ordering::Relaxed);
     }
