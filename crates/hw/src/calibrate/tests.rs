@@ -258,6 +258,41 @@ fn a6_copies_use_vectors_only_where_a_candidate_does() {
     }
 }
 
+/// Without measurements, each size has the usual backend of those that may be chosen.
+#[test]
+fn a6_each_size_and_each_reuse_has_the_usual_one_of_the_candidates() {
+    let all: Vec<Backend> = Backend::available().collect();
+    let plain: Vec<Backend> = all.iter().copied().filter(|way| !way.needs_vectors()).collect();
+    let alone: Vec<Vec<Backend>> = all.iter().map(|backend| vec![*backend]).collect();
+    let without_first = || -> Vec<Backend> { all.iter().skip(1).copied().collect() };
+    let named = |candidates: &[Backend]| (Chosen::among(candidates), candidates.to_vec());
+    let mut pairs = vec![
+        (Chosen::default_for_cpu(), plain),
+        (Chosen::default_with_vectors(), all.clone()),
+        named(&without_first()),
+        named(&[]),
+    ];
+    pairs.extend(alone.iter().map(|one| named(one)));
+    pairs.extend(alone.iter().map(|one| (Chosen::always(one[0]), one.clone())));
+    for (chosen, candidates) in pairs {
+        for (log2, reuse) in (12..=30).flat_map(|log2| [(log2, Reuse::Soon), (log2, Reuse::Later)])
+        {
+            let usual = Backend::usual(1 << log2, reuse, &candidates);
+            for bytes in [1 << log2, (2 << log2) - 1] {
+                let choice = chosen.choice(bytes, reuse);
+                assert_eq!(choice.backend, usual, "{bytes} bytes, {reuse:?}, {candidates:?}");
+                assert_eq!((choice.mb_per_s, choice.clear_mb_per_s), (0, 0), "not measured");
+            }
+        }
+        for reuse in [Reuse::Soon, Reuse::Later] {
+            let at = |bytes| (chosen.backend(bytes, reuse), chosen.copy_backend(bytes, reuse));
+            assert_eq!((at(0), at(4095)), (at(4096), at(4096)), "smaller than the first class");
+            assert_eq!((at(1 << 40), at(u64::MAX)), (at(1 << 30), at(1 << 30)));
+        }
+        assert_eq!((chosen.unit_bytes(u64::MAX), chosen.allocation_stops()), (None, None));
+    }
+}
+
 #[test]
 fn a6_speeds_are_lower_quartiles_or_best_rounds() {
     let mut times = [[u64::MAX; ROUNDS_MAX]; BACKENDS_MAX];
