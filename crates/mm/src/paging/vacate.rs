@@ -396,3 +396,6 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -94,3 +94,6 @@ impl Looks {
         known.into_iter().take(CHEAP).collect()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
