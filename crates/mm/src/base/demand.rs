@@ -88,6 +88,10 @@ impl Demand {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -124,6 +128,91 @@ mod tests {
             assert_eq!(demand.asks(&policy, Order::new(4), Advice::Huge), advised, "{choice:?}");
             assert_eq!(demand.asks(&policy, Order::new(5), Advice::None), others, "{choice:?}");
             assert_eq!(demand.take_wanted() >> 4, background, "{choice:?}");
+        }
+    }
+
+    /// The same with a set of orders.
+    #[derive(Default)]
+    struct Naive {
+        answers: bool,
+        wanted: BTreeSet<u8>,
+        failed: BTreeSet<u8>,
+        asked: u32,
+        failures: u32,
+    }
+
+    impl Naive {
+        fn asks(&mut self, choice: Defrag, order: u8, is_advised: bool) -> bool {
+            if !self.answers || !(1..=GROUP_ORDER.get()).contains(&order) {
+                return false;
+            }
+            let tries = match choice {
+                Defrag::Always => true,
+                Defrag::Madvise | Defrag::DeferMadvise => is_advised,
+                Defrag::Defer | Defrag::Never => false,
+            };
+            if tries && self.failed.contains(&order) {
+                self.asked += 1;
+                return self.asked >= 1 << self.failures.min(6);
+            }
+            if !tries && matches!(choice, Defrag::Defer | Defrag::DeferMadvise) {
+                self.wanted.insert(order);
+            }
+            tries
+        }
+
+        fn answered(&mut self, order: u8, made: bool) {
+            if !made {
+                self.failed.extend(order..=GROUP_ORDER.get());
+                (self.failures, self.asked) = (self.failures + 1, 0);
+            } else if self.failed.contains(&order) {
+                // The smaller ones can be had as well.
+                self.failed.retain(|other| *other > order);
+                self.failures = 0;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn e7_demands_are_as_in_the_naive_model(
+            steps in prop::collection::vec((0u8..8, 0u8..12, any::<bool>()), 1..300),
+        ) {
+            let choices = [
+                Defrag::Always,
+                Defrag::Defer,
+                Defrag::DeferMadvise,
+                Defrag::Madvise,
+                Defrag::Never,
+            ];
+            let (policy, demand) = (Policy::new(Order::new(9)), Demand::default());
+            let (mut naive, mut choice) = (Naive::default(), policy.defrag());
+            for (what, order, yes) in steps {
+                match what {
+                    0 => {
+                        choice = choices[usize::from(order) % choices.len()];
+                        policy.set_defrag(choice);
+                    }
+                    1 if order > 0 => {
+                        demand.answered(Order::new(order.min(9)), yes);
+                        naive.answered(order.min(9), yes);
+                    }
+                    2 if order < 3 => {
+                        demand.set_answers(yes || order == 0);
+                        naive.answers = yes || order == 0;
+                    }
+                    3 => {
+                        let wanted = core::mem::take(&mut naive.wanted);
+                        let bits = wanted.into_iter().fold(0, |bits, order| bits | 1 << order);
+                        prop_assert_eq!(demand.take_wanted(), bits);
+                    }
+                    _ => {
+                        let advice = if yes { Advice::Huge } else { Advice::None };
+                        let asks = demand.asks(&policy, Order::new(order), advice);
+                        prop_assert_eq!(asks, naive.asks(choice, order, yes));
+                    }
+                }
+            }
         }
     }
 }
