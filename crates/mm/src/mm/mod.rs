@@ -34,6 +34,10 @@ mod migrate_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod compact_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod moved_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod noticed_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod meanwhile_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod group_tests;
