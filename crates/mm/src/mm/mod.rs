@@ -34,6 +34,8 @@ mod migrate_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod compact_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
+mod counted_tests;
+#[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod moved_tests;
 #[cfg(all(test, not(loom), feature = "reclaim", feature = "check"))]
 mod noticed_tests;
