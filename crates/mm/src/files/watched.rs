@@ -184,6 +184,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             Some(page) => PageSpan::new(fault.page, page),
             None => around,
         };
+        // A folio that begins before that page is not mapped behind it.
+        let fault = &FilePage { area: fault.area.clipped(around), ..*fault };
         let shown = loop {
             let leaf = leaf_order(&file.index, fault).ok_or(missing)?;
             self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;

@@ -152,7 +152,7 @@ fn moves<A: Arch>(config: Config, is_mapped: bool) {
             mm.discard(space, pages).expect("memory");
         }
         let facts = FolioFlags::READAHEAD | FolioFlags::IDLE_HIGH | FolioFlags::PUBLISHED;
-        shown.learn(FOLIO, |known| known - FolioFlags::IDLE_LOW | facts);
+        shown.learn(FOLIO, |known| (known - FolioFlags::IDLE_LOW) | facts);
         let (folio, owner) = (shown.folio(FOLIO), identity(shown.id, FOLIO));
         let (before, frames) = (shown.record(), shown.frames());
         let (done, head) = shown.moves(folio, owner);

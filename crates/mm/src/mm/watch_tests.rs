@@ -582,3 +582,19 @@ proptest! {
         });
     }
 }
+
+/// Page 65 is there, in the middle of a folio that begins before it and whose other pages are
+/// missing: an answer from page 52 on ends before it.
+#[test]
+fn i17_an_answer_ends_at_a_page_that_is_there_within_a_folio() {
+    with(|scene| {
+        scene.map(true);
+        let mut model = [Page::default(); PAGES as usize];
+        let mut act = |act, from, to| scene.act(&mut model, true, act, from, to);
+        act(Act::Watch(1), 44, 68);
+        act(Act::Copy(1 << 20), 48, 68);
+        act(Act::Discard, 66, 67);
+        act(Act::Discard, 52, 65);
+        act(Act::Cached, 52, 67);
+    });
+}
