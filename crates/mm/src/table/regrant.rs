@@ -26,7 +26,9 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         debug_assert!(!self.is_cut(), "the caller has split what reaches beyond the span");
         let (table, index, now) = (self.table, self.run.index, change.of(attrs));
         let mut count = match self.run.count {
-            1..LONG if !BY_FRAME => table.regrant_scattered(self.run, self.end, frame, now),
+            1..LONG if !BY_FRAME && self.run.uniform => {
+                table.regrant_scattered(self.run, self.end, frame, now)
+            }
             _ => 0,
         };
         let mut flushes = must_flush(attrs, now);

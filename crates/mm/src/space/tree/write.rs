@@ -15,7 +15,7 @@ use crate::phys::{FrameLock, Kind, Meta};
 use crate::space::area::Area;
 use crate::sync::{Ordering, fence, spin_loop};
 
-/// How many pauses there are between two looks at a tree's lock: about as long as a change takes.
+/// How many pauses there are between two tries for a tree's lock: a change takes about as long.
 const PAUSES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 impl<const CAP: usize> AreaTree<CAP> {
@@ -23,11 +23,13 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// lock of the address space, so that there is no wait.
     #[inline]
     pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
-        while self.writing.swap(1, Ordering::Acquire) != 0 {
-            // The writer writes other fields of this line: a CPU that waits reads it, and rarely.
-            while self.writing.load(Ordering::Relaxed) != 0 {
-                (0..PAUSES).for_each(|_| spin_loop());
-            }
+        while self
+            .writing
+            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            // The writer writes other fields of this line: a CPU that waits takes it rarely.
+            (0..PAUSES).for_each(|_| spin_loop());
         }
         TreeWriter { reader: self.reader(hw, meta), unshared: PhantomData }
     }
