@@ -144,6 +144,8 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
     }
 
     /// Unmaps a folio that has all of a block and is mapped by pages, so that one entry can map it.
+    // The gather is no part of the frame of a caller that goes deeper.
+    #[inline(never)]
     fn unmap_pages(&self, target: Target, folio: Folio) {
         if target.order < A::block_order() || target.is_noted {
             return;

@@ -23,15 +23,26 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// lock of the address space, so that there is no wait.
     #[inline]
     pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
-        while self
-            .writing
-            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            // The writer writes other fields of this line: a CPU that waits takes it rarely.
-            (0..PAUSES).for_each(|_| spin_loop());
+        if !self.try_lock() {
+            self.wait();
         }
         TreeWriter { reader: self.reader(hw, meta), unshared: PhantomData }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        let (taken, missed) = (Ordering::Acquire, Ordering::Relaxed);
+        self.writing.compare_exchange_weak(0, 1, taken, missed).is_ok()
+    }
+
+    /// Waits until this writer is the one. Another writes the fields of this line meanwhile: a CPU
+    /// that waits takes it rarely.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) {
+        while !self.try_lock() {
+            (0..PAUSES).for_each(|_| spin_loop());
+        }
     }
 }
 
