@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -718,6 +719,19 @@ static long unused_kib(void)
     return told_kib("/proc/meminfo", "MemFree", "Slab") + own;
 }
 
+/* Removes the segments of System V, which outlive their processes, and with them the promises of
+ * reserved folios that they hold. */
+static void remove_segments(void)
+{
+    struct shmid_ds about;
+    int highest = shmctl(0, SHM_INFO, &about);
+    for (int at = 0; at <= highest; at++) {
+        int id = shmctl(at, SHM_STAT, &about);
+        if (id >= 0)
+            shmctl(id, IPC_RMID, NULL);
+    }
+}
+
 /* Starts all, and waits until they are done. A kernel may kill the process that needs memory
  * last. */
 static bool run(uint64_t seed, int processes, uint64_t seconds)
@@ -751,6 +765,7 @@ static bool run(uint64_t seed, int processes, uint64_t seconds)
     }
     kill(-1, SIGKILL); /* All processes that are left. The first process is spared. */
     nap(500);
+    remove_segments();
     return good;
 }
 
