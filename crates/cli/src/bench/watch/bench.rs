@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn d8_both_sides_arm_storm_and_release() {
-        for block in [false, true] {
-            let size = Size(if block { 2 << 20 } else { 64 << 10 });
+        for (size, block) in [(4 << 10, false), (64 << 10, false), (2 << 20, true)] {
+            let size = Size(size);
             let own = super::super::own::sample(Isa::X86_64, Backing { size, block }, 8 << 20);
             assert_eq!(own.unwrap().len(), PARTS.len());
         }

@@ -41,7 +41,7 @@ fn storm<A: Arch>(scene: &Scene<'_, '_, '_, A>) -> Result<()> {
         match mm.fault(space, at, Access::Write) {
             Err(Stop::Need(Need::Watcher(told))) => {
                 let start = told.page.align_down(run);
-                let around = PageSpan::new(start, start.add(run));
+                let around = PageSpan::new(start, start.add(run)).intersect(*span);
                 mm.spaces().write_protect(space, around, Shield::Off)?;
             }
             Err(stop) => return Err(stop.into()),

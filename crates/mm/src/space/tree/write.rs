@@ -15,9 +15,6 @@ use crate::phys::{FrameLock, Kind, Meta};
 use crate::space::area::Area;
 use crate::sync::{Ordering, fence, spin_loop};
 
-/// How many pauses there are between two tries for a tree's lock: a change takes about as long.
-const PAUSES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
-
 impl<const CAP: usize> AreaTree<CAP> {
     /// The writing view, one at a time: waits for another to be dropped. A caller usually holds the
     /// lock of the address space, so that there is no wait.
@@ -35,13 +32,12 @@ impl<const CAP: usize> AreaTree<CAP> {
         self.writing.compare_exchange_weak(0, 1, taken, missed).is_ok()
     }
 
-    /// Waits until this writer is the one. Another writes the fields of this line meanwhile: a CPU
-    /// that waits takes it rarely.
+    /// Waits until this writer is the one.
     #[cold]
     #[inline(never)]
     fn wait(&self) {
         while !self.try_lock() {
-            (0..PAUSES).for_each(|_| spin_loop());
+            spin_loop();
         }
     }
 }
