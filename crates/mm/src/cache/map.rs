@@ -144,6 +144,10 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             && pages.start == left.start
         {
             self.map_folio(folio, pages, room);
+            // All that lies between the first and the last page of an answer is mapped.
+            if self.shown.pages.end < self.fault.page_of(pages.end, room) {
+                return;
+            }
             left = FilePages::new(pages.end.min(left.end), left.end);
         }
     }
