@@ -6,10 +6,12 @@
  * printed; with one thread it gives the same run again. */
 #include "team.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-enum { SLOT_PAGES = 1024, SLOTS = 4, ACTIONS = 9 };
+enum { SLOT_PAGES = 1024, SLOTS = 4, ACTIONS = 9, REMEMBERED = 12 };
 
 static uint64_t deadline_ns;
 static atomic_ulong actions_done;
@@ -26,20 +28,59 @@ struct worker {
     uint64_t random;
     uint32_t next_stamp;
     struct slot slots[SLOTS];
+    /* The last actions: number, slot, and first and last page that were drawn. */
+    uint16_t actions[REMEMBERED][4];
+    unsigned acts;
 };
+
+static _Thread_local struct worker *me;
 
 static uint64_t pick(struct worker *w, uint64_t below)
 {
     return next_random(&w->random) % below;
 }
 
+/* Says what is known about a page that holds another stamp: what each CPU reads there now, its
+ * entry of pagemap, how many pages of the slot are wrong, and the last actions. A stamp names its
+ * process, its thread, and whether a child wrote it. */
+static void report(const struct slot *s, size_t page)
+{
+    const volatile uint32_t *at = (const volatile uint32_t *)(s->region + page * PAGE);
+    size_t wrong = 0, last = page;
+    for (int cpu = 0; cpu < 4; cpu++) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET(cpu, &set);
+        if (!sched_setaffinity(0, sizeof set, &set))
+            fprintf(stderr, "stress: CPU %d reads %#x\n", cpu, at[0]);
+    }
+    for (size_t i = 0; i < SLOT_PAGES; i++)
+        if (*(const volatile uint32_t *)(s->region + i * PAGE) != s->stamps[i]) {
+            wrong++;
+            last = i;
+        }
+    uint64_t entry = 0;
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!pread(fd, &entry, sizeof entry, (off_t)((uintptr_t)at / PAGE * sizeof entry));
+    fprintf(stderr, "stress: pagemap %#llx; %zu wrong pages up to page %zu; slot %d, next stamp %#x\n",
+            (unsigned long long)entry, wrong, last, me ? (int)(s - me->slots) : -1,
+            me ? me->next_stamp : 0);
+    for (unsigned i = me && me->acts > REMEMBERED ? me->acts - REMEMBERED : 0; me && i < me->acts; i++) {
+        const uint16_t *act = me->actions[i % REMEMBERED];
+        fprintf(stderr, "stress: action %u in slot %u, pages %u to %u\n", act[0], act[1], act[2], act[3]);
+    }
+}
+
 static void check_page(const struct slot *s, size_t page)
 {
     const volatile uint32_t *at = (const volatile uint32_t *)(s->region + page * PAGE);
     uint32_t first = at[0], last = at[PAGE / 4 - 1];
-    if (first != s->stamps[page] || last != s->stamps[page])
-        end(1, "page %zu of a slot at %p holds %u and %u, not %u.", page, (void *)s->region, first,
-            last, s->stamps[page]);
+    if (first == s->stamps[page] && last == s->stamps[page])
+        return;
+    report(s, page);
+    end(1, "page %zu of a slot at %p holds %#x and %#x, not %#x.", page, (void *)s->region, first,
+        last, s->stamps[page]);
 }
 
 static void check_slot(const struct slot *s)
@@ -103,6 +144,7 @@ static void fork_and_check(struct worker *w)
         failed("fork");
     }
     if (!child) {
+        w->next_stamp |= 1u << 23;
         struct slot *s = &w->slots[pick(w, SLOTS)];
         for (int i = 0; i < SLOTS; i++)
             check_slot(&w->slots[i]);
@@ -154,7 +196,13 @@ static void act(struct worker *w)
     if (!s->is_mapped)
         map_slot(s);
     size_t from = pick(w, SLOT_PAGES), to = from + 1 + pick(w, SLOT_PAGES - from);
-    switch (pick(w, ACTIONS)) {
+    uint64_t action = pick(w, ACTIONS);
+    uint16_t *noted = w->actions[w->acts++ % REMEMBERED];
+    noted[0] = (uint16_t)action;
+    noted[1] = (uint16_t)(s - w->slots);
+    noted[2] = (uint16_t)from;
+    noted[3] = (uint16_t)to;
+    switch (action) {
     case 0: case 1: write_pages(w, s, from, to); break;
     case 2: check_slot(s); break;
     case 3: drop(s, from, to); break;
@@ -175,7 +223,10 @@ static void work(int index, int count, void *argument)
     if (!w)
         failed("calloc");
     (void)count;
-    w->random = *(uint64_t *)argument * 2654435761u + (uint64_t)index * 40503u + 1;
+    uint64_t seed = *(uint64_t *)argument;
+    w->random = seed * 2654435761u + (uint64_t)index * 40503u + 1;
+    w->next_stamp = (uint32_t)(seed % 16 * 16 + (uint64_t)index % 16) << 24;
+    me = w;
     for (int i = 0; i < SLOTS; i++) {
         w->slots[i].region = map_region(SLOT_PAGES * PAGE, "asis");
         w->slots[i].is_mapped = true;

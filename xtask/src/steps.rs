@@ -38,6 +38,8 @@ pub struct Steps {
     on_ci: bool,
     limit: Duration,
     total: Tally,
+    /// What failed: a line for each, which the sum repeats since the output above it is long.
+    failures: Vec<String>,
 }
 
 /// A step that has begun.
@@ -52,6 +54,9 @@ struct Running {
 /// How much of a failed step's output is shown; all of it is in the log.
 const TAIL_LINES: usize = 120;
 
+/// How many of its lines that tell of a failure the end repeats.
+const REPEATED: usize = 20;
+
 /// How a script says in its last line that it cannot run here; the reason follows.
 const SKIPPED: &str = "skipped: ";
 
@@ -61,7 +66,8 @@ impl Steps {
     pub fn new(root: &Path, limit: Duration) -> Self {
         let logs = build_dir(root).join("steps");
         let on_ci = std::env::var("CI").is_ok_and(|value| !matches!(&*value, "" | "false" | "0"));
-        Self { root: root.to_path_buf(), logs, on_ci, limit, total: Tally::default() }
+        let total = Tally::default();
+        Self { root: root.to_path_buf(), logs, on_ci, limit, total, failures: Vec::new() }
     }
 
     /// Runs `command` as the step `name`, and says how it went. Returns whether it passed.
@@ -123,6 +129,9 @@ impl Steps {
                 self.add(name, tally, seconds);
                 if tally.failed > 0 {
                     show(&output, &log);
+                    let lines = output.lines().filter(|line| tells_of_failure(line));
+                    self.failures.push(format!("{name}: {status}"));
+                    self.failures.extend(lines.take(REPEATED).map(|line| format!("    {line}")));
                 }
                 tally.failed == 0
             }
@@ -130,6 +139,7 @@ impl Steps {
                 self.total.failed += 1;
                 tell(name, "FAILED", Some(seconds), &format!("{program}: {error}"));
                 show(&output, &log);
+                self.failures.push(format!("{name}: {error}"));
                 false
             }
         }
@@ -144,6 +154,7 @@ impl Steps {
         self.add(name, tally, start.elapsed().as_secs_f64());
         for failure in failures {
             println!("    {failure}");
+            self.failures.push(format!("{name}: {failure}"));
         }
     }
 
@@ -154,12 +165,18 @@ impl Steps {
         self.total.failed += u64::from(fails);
         self.total.skipped += u64::from(!fails);
         tell(name, word, None, &missing.sentence);
+        if fails {
+            self.failures.push(format!("{name}: {}", missing.sentence));
+        }
     }
 
-    /// Prints the sum. Returns whether nothing failed.
+    /// Prints what failed, and the sum. Returns whether nothing failed.
     pub fn finish(&self) -> bool {
         let Tally { passed, failed, skipped } = self.total;
         println!();
+        for line in &self.failures {
+            println!("{line}");
+        }
         match skipped {
             0 => println!("{passed} passed, {failed} failed"),
             _ => println!("{passed} passed, {failed} failed, {skipped} skipped"),
@@ -203,6 +220,18 @@ pub fn tally(output: &str, success: bool) -> Tally {
         _ => {}
     }
     sum
+}
+
+/// Whether a line of a step's output names something that failed: a test of cargo's, a check of a
+/// program in the kernel, or a count of failures that is not 0.
+fn tells_of_failure(line: &str) -> bool {
+    let failed = |word: &str| line.split_once(word).map(|(before, _)| before);
+    let count = failed(" failed").and_then(|before| before.rsplit([' ', ';']).next());
+    line.ends_with(" ... FAILED")
+        || line.trim_start().starts_with("FAILED ")
+        || line.contains("panicked at ")
+        || line.starts_with("error")
+        || count.and_then(|count| count.parse().ok()).is_some_and(|count: u64| count > 0)
 }
 
 /// Where cargo builds the workspace at `root`.
@@ -262,5 +291,24 @@ mod tests {
     fn a_suite_that_does_not_compile_fails_although_others_passed() {
         let output = "test result: ok. 5 passed; 0 failed\nerror: could not compile";
         assert_eq!(tally(output, false), Tally { passed: 5, failed: 1, skipped: 0 });
+    }
+
+    #[test]
+    fn the_end_repeats_what_failed_and_nothing_else() {
+        let bad = [
+            "test table::fork ... FAILED",
+            "stress 60 3 3: 0 passed, 1 failed, 120.0 s, Timeout",
+            "    FAILED fork: 3 and not 4",
+            "thread 'table::fork' panicked at crates/mm/src/table/fork.rs:3:5:",
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored",
+        ];
+        let good = [
+            "test table::a_failed_fork ... ok",
+            "abicheck: 301 passed, 0 failed, 13.6 s",
+            "test result: ok. 5 passed; 0 failed; 0 ignored",
+            "the write failed and that was wanted",
+        ];
+        assert!(bad.iter().all(|line| tells_of_failure(line)));
+        assert!(!good.iter().any(|line| tells_of_failure(line)));
     }
 }

@@ -47,7 +47,7 @@ pub struct Asid(pub u16);
 ///   outside ─────────────────► member ──────────────────► aside
 ///      ▲                          ▲                         │ │
 ///      │                          └───── insert: false ─────┘ │
-///      └──────────── a CPU reads the members: iter, only ─────┘
+///      └────── a CPU reads the members: iter, only, is_empty ─┘
 /// ```
 ///
 /// One word holds both states of a CPU, so a reading and a change of state have an order.
@@ -124,10 +124,11 @@ impl CpuSet {
         word.load(Ordering::SeqCst) & member != 0
     }
 
-    /// Whether no CPU is in it.
+    /// Whether no CPU is in the set. If so, all CPUs aside are outside from then on: a caller that
+    /// finds no CPU to flush need not flush.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| word.load(Ordering::Acquire) & MEMBERS == 0)
+        self.0.iter().all(|word| Self::members(word) == 0)
     }
 
     /// Whether no CPU but `cpu` is in the set. If so, all CPUs aside are outside from then on.
@@ -169,10 +170,12 @@ mod tests {
         let (set, one, other) = (CpuSet::new(), CpuId::new(3), CpuId::new(200));
         assert!(set.insert(one) && !set.insert(one));
         set.step_aside(one);
-        assert!(!set.contains(one) && set.is_empty());
+        assert!(!set.contains(one));
         assert!(!set.insert(one), "no CPU has read the members");
-        let reads: [fn(&CpuSet) -> bool; 2] =
-            [|set| set.iter().count() == 1, |set| set.only(CpuId::new(200))];
+        set.step_aside(one);
+        assert!(set.is_empty() && set.insert(one), "the members were read: there are none");
+        let reads: [fn(&CpuSet) -> bool; 3] =
+            [|set| set.iter().count() == 1, |set| set.only(CpuId::new(200)), |set| !set.is_empty()];
         set.insert(other);
         for read in reads {
             set.step_aside(one);

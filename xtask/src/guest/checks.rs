@@ -202,12 +202,14 @@ pub(super) fn judge(name: &str, ending: Ending, lines: &[String], took: Duration
         false => count.failed += 1,
     }
     let Count { passed, failed } = count;
-    println!("{name}: {passed} passed, {failed} failed, {:.1} s", took.as_secs_f64());
-    if !is_good || failed > 0 {
-        for line in lines.iter().filter(|line| !line.starts_with("ok ")) {
-            println!("    {line}");
-        }
-        println!("    {ending:?}");
+    let seconds = took.as_secs_f64();
+    if is_good && failed == 0 {
+        println!("{name}: {passed} passed, 0 failed, {seconds:.1} s");
+        return count;
+    }
+    println!("{name}: {passed} passed, {failed} failed, {seconds:.1} s, {ending:?}");
+    for line in lines.iter().filter(|line| !line.starts_with("ok ")) {
+        println!("    {line}");
     }
     count
 }
