@@ -31,6 +31,9 @@ struct worker {
     /* The last actions: number, slot, and first and last page that were drawn. */
     uint16_t actions[REMEMBERED][4];
     unsigned acts;
+    /* How many moves of several areas the kernel refused, and how many slots stayed at their new
+     * place. */
+    unsigned refused, moved;
 };
 
 static _Thread_local struct worker *me;
@@ -66,10 +69,28 @@ static void report(const struct slot *s, size_t page)
     fprintf(stderr, "stress: pagemap %#llx; %zu wrong pages up to page %zu; slot %d, next stamp %#x\n",
             (unsigned long long)entry, wrong, last, me ? (int)(s - me->slots) : -1,
             me ? me->next_stamp : 0);
+    if (me)
+        fprintf(stderr, "stress: %u moves refused, %u slots moved\n", me->refused, me->moved);
     for (unsigned i = me && me->acts > REMEMBERED ? me->acts - REMEMBERED : 0; me && i < me->acts; i++) {
         const uint16_t *act = me->actions[i % REMEMBERED];
         fprintf(stderr, "stress: action %u in slot %u, pages %u to %u\n", act[0], act[1], act[2], act[3]);
     }
+}
+
+/* Prints the lines of the process's maps that have pages of a slot. */
+static void report_maps(const struct slot *s)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[256];
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned long from, to;
+        bool is_there = sscanf(line, "%lx-%lx", &from, &to) == 2 &&
+                        from < (uintptr_t)s->region + SLOT_PAGES * PAGE && to > (uintptr_t)s->region;
+        if (is_there)
+            fprintf(stderr, "stress: %s", line);
+    }
+    if (maps)
+        fclose(maps);
 }
 
 static void check_page(const struct slot *s, size_t page)
@@ -79,6 +100,7 @@ static void check_page(const struct slot *s, size_t page)
     if (first == s->stamps[page] && last == s->stamps[page])
         return;
     report(s, page);
+    report_maps(s);
     end(1, "page %zu of a slot at %p holds %#x and %#x, not %#x.", page, (void *)s->region, first,
         last, s->stamps[page]);
 }
@@ -112,15 +134,19 @@ static void write_pages(struct worker *w, struct slot *s, size_t from, size_t to
 /* Moves the slot's memory away and back. A kernel may refuse with EFAULT to move several areas at
  * once (Linux before 6.17); then the place that was set aside stays so: to unmap it could hit what
  * another thread has mapped there meanwhile. */
-static void move_slot(struct slot *s)
+static void move_slot(struct worker *w, struct slot *s)
 {
     size_t bytes = SLOT_PAGES * PAGE;
+    /* A part with other advice is an area of its own. */
+    if (pick(w, 2))
+        madvise(s->region, (1 + pick(w, SLOT_PAGES)) * PAGE, MADV_NOHUGEPAGE);
     char *away = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (away == MAP_FAILED)
         failed("mmap");
     if (mremap(s->region, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, away) != away) {
         if (errno != EFAULT)
             failed("mremap");
+        w->refused++;
         return;
     }
     /* Another thread may take the place between the two calls, unless it is held. */
@@ -131,6 +157,7 @@ static void move_slot(struct slot *s)
             failed("mremap back");
     } else {
         s->region = away;
+        w->moved++;
     }
 }
 
@@ -211,7 +238,7 @@ static void act(struct worker *w)
     case 6: /* A kernel without THP answers EINVAL, and is right. */
         madvise(s->region, SLOT_PAGES * PAGE, pick(w, 2) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
         break;
-    case 7: move_slot(s); break;
+    case 7: move_slot(w, s); break;
     default: fork_and_check(w); break;
     }
     atomic_fetch_add(&actions_done, 1);

@@ -138,12 +138,14 @@ fn move_each(
     told: &mut told::Changes,
 ) -> Result<()> {
     let Some(target) = place(how) else { return Ok(()) };
-    let mut at = old.start;
-    while let Some(area) = mm().spaces().areas(memory.space(), PageSpan::new(at, old.end)).next() {
+    let mut left = old;
+    while let Some(area) = mm().spaces().areas(memory.space(), left).next() {
         if area.flags.watch().is_some() || reserved::of_area(&area).is_some() {
             return Err(Errno::EFAULT);
         }
-        let part = area.span.intersect(old);
+        // Another thread may have mapped memory where a part has left, and it may be one area with
+        // the rest.
+        let part = area.span.intersect(left);
         let to = target.add(part.start.offset_from(old.start));
         let how = match how {
             Move::Keep(_) => {
@@ -157,7 +159,7 @@ fn move_each(
         let mut change = change.settled(part, moved);
         told.try_reserve(change.len()).map_err(|_| Errno::ENOMEM)?;
         told.append(&mut change);
-        at = part.end;
+        left.start = part.end;
     }
     Ok(())
 }
