@@ -38,7 +38,7 @@ pub struct Steps {
     on_ci: bool,
     limit: Duration,
     total: Tally,
-    /// What failed: a line for each, which the sum repeats since the output above it is long.
+    /// Lines that name all that failed, which the sum repeats since the output above it is long.
     failures: Vec<String>,
 }
 

@@ -126,7 +126,8 @@ impl CpuSet {
 
     /// Whether no CPU is in the set. If so, all CPUs aside are outside from then on: a caller that
     /// finds no CPU to flush need not flush.
-    #[inline]
+    // A flush is far more: a call to this is small.
+    #[inline(never)]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| Self::members(word) == 0)
     }

@@ -149,7 +149,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     ) -> usize {
         let mut words = [0; BATCH];
         let words = &mut words[..BATCH.min(end - at)];
-        self.load_words(at, words);
+        self.load_batch(at, words);
         let Entry::Leaf { frame, attrs } = self.meaning(words[0], at) else { return 0 };
         let now = change.of(attrs);
         let plain = is_settled(attrs) && attrs.intersects(Attrs::RIGHTS);
@@ -167,7 +167,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             *word = word.wrapping_add(more);
             count += 1;
         }
-        self.store_words(at, &words[..count]);
+        self.store_batch(at, &words[..count]);
         count
     }
 

@@ -223,14 +223,15 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let exclusive = with.how == Inherit::Private && !is_cow(attrs);
         let now = if exclusive { Regrant::LENT.of(attrs) } else { attrs };
         let (folios, more) = (Folios::new(self.tables.meta), self.change_of(run.raw, frame, now));
-        let count = self.scattered(run, end, |at, raw, frame| {
-            let is_shared = folios.share_page(frame, exclusive);
-            if is_shared {
-                let word = [raw.wrapping_add(more)];
-                self.store_words(at, &word);
-                heir.store_words(at, &word);
+        let share = |frame, word: &mut u64| {
+            *word = word.wrapping_add(more);
+            folios.share_page(frame, exclusive)
+        };
+        let count = self.scattered(run, end, share, |at, words| {
+            if more != 0 {
+                self.store_batch(at, words);
             }
-            is_shared
+            heir.store_batch(at, words);
         });
         if count > 0 {
             heir.add(count as i64, 0);

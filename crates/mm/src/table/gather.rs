@@ -183,6 +183,12 @@ impl Gather {
         }
     }
 
+    /// The same by a call, where folios lie anywhere.
+    #[inline(never)]
+    pub(super) fn mapping_of(&mut self, meta: Meta<'_>, folio: Folio, frames: FrameSpan) {
+        self.mapping(meta, folio, frames);
+    }
+
     /// Takes a table that has left its tree; one whose words are all zero (`zeroed`) need not be
     /// cleared again.
     pub(super) fn table(&mut self, meta: Meta<'_>, table: WordsLock<'_>, zeroed: bool) {

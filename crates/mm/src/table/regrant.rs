@@ -76,10 +76,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             return 0;
         }
         let more = self.change_of(run.raw, frame, now);
-        self.scattered(run, end, |at, raw, _| {
-            self.store_words(at, &[raw.wrapping_add(more)]);
+        let change = |_, word: &mut u64| {
+            *word = word.wrapping_add(more);
             true
-        })
+        };
+        self.scattered(run, end, change, |at, words| self.store_batch(at, words))
     }
 
     #[inline(never)]

@@ -275,13 +275,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline(never)]
     fn take_scattered(&self, run: &Run, end: usize, gather: &mut Gather) -> usize {
         let (folios, pages) = (Folios::new(self.tables.meta), self.unit().pages());
-        let count = self.scattered(run, end, |_, _, frame| match folios.of(frame) {
+        let take = |frame, _: &mut u64| match folios.of(frame) {
             Some(folio) if !gather.is_full() => {
-                gather.mapping(self.tables.meta, folio, FrameSpan::new(frame, pages));
+                gather.mapping_of(self.tables.meta, folio, FrameSpan::new(frame, pages));
                 true
             }
             _ => false,
-        });
+        };
+        let count = self.scattered(run, end, take, |_, _| {});
         self.clear_leaves(run.index, count, gather);
         count
     }
@@ -293,7 +294,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let passed = Folios::new(meta).each_lent(self.frames(frame, run.count), |folio, piece| {
             let room = !gather.is_full();
             if room {
-                gather.mapping(meta, folio, piece);
+                gather.mapping_of(meta, folio, piece);
             }
             room
         });
