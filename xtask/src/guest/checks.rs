@@ -164,7 +164,7 @@ fn scripts(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Mis
         .for_each(|line| println!("{line}"));
     let count = judge(SCRIPTS, ending, &lines, start.elapsed());
     if !is_told {
-        println!("    the kernel does not say that its scripts were good");
+        println!("    FAILED {SCRIPTS}: the kernel does not say that its scripts were good");
     }
     Ok(Count { failed: count.failed + u64::from(!is_told), ..count })
 }

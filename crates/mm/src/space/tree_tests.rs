@@ -294,6 +294,46 @@ mod plain {
         }
     }
 
+    /// Appends areas to one tree, and sets them in another: they become the same. Some meet and can
+    /// join.
+    fn append<const CAP: usize>(steps: &[(u64, u64, u32)]) {
+        let (one, other) = (Ram::new(2048, 512), Ram::new(2048, 512));
+        let trees = [AreaTree::<CAP>::new(), AreaTree::<CAP>::new()];
+        let (set, appended) = (rich_writer(&trees[0], &one), rich_writer(&trees[1], &other));
+        let mut at = 0;
+        for &(gap, pages, kind) in steps {
+            let area = area(at + gap, at + gap + pages, kind);
+            set.set(area).expect("stocked");
+            appended.append(area).expect("stocked");
+            at = area.span.end.get();
+        }
+        appended.check_merged().expect("sound");
+        assert_eq!(set.check().unwrap().areas, appended.check().unwrap().areas);
+        let areas = |writer: &TreeWriter<'_, Words, CAP>| {
+            writer.reader().overlapping(span(0, at + 1)).collect::<Vec<_>>()
+        };
+        assert_eq!(areas(&set), areas(&appended));
+        let occupied = appended.append(area(at - 1, at + 1, 0));
+        assert!(matches!(occupied, Err(EditError::Occupied(_))), "{occupied:?}");
+        for largest in [1, 3, 8] {
+            let gap = |writer: &TreeWriter<'_, Words, CAP>| {
+                writer.reader().find_gap(largest, Order::ZERO, span(0, at)).0
+            };
+            assert_eq!(gap(&set), gap(&appended), "{largest} pages");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn e3_areas_that_are_appended_are_as_if_set(
+            steps in proptest::collection::vec((0..4u64, 1..4u64, 0..3u32), 1..120),
+        ) {
+            append::<3>(&steps);
+            append::<4>(&steps);
+            append::<127>(&steps);
+        }
+    }
+
     /// Every page.
     fn all() -> PageSpan {
         PageSpan::new(Vpn::new(0), Vpn::new(u64::MAX))

@@ -151,7 +151,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let inherited = area.inherited();
             if let Some(area) = inherited {
                 heir.stock()?;
-                heir.writer().set(area).map_err(|_| Error::Invalid)?;
+                heir.writer().append(area).map_err(|_| Error::Invalid)?;
             }
             let how = inherited.and_then(|area| area.inherits_pages());
             alike = match (alike, how) {

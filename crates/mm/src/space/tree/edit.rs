@@ -17,7 +17,7 @@ use quire_units::PageSpan;
 use super::AreaTree;
 use super::entry::Entry;
 use super::node::Node;
-use super::write::{Located, Path, TreeWriter};
+use super::write::{Located, Path, Step, TreeWriter};
 use crate::space::area::Area;
 use crate::sync::Ordering;
 
@@ -108,6 +108,42 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         self.provided(1)?;
         self.change(|| self.exchange(&mut located, Some(Entry::of(&area))));
         Ok(())
+    }
+
+    /// [`set`](Self::set)s an area, sooner where it lies behind all others.
+    ///
+    /// # Errors
+    /// As for `set`.
+    // Not inlined: its path is no part of the frame of a caller that goes deeper.
+    #[inline(never)]
+    pub fn append(&self, area: Area) -> Result<(), EditError> {
+        let (entry, mut path) = (Entry::of(&area), Path::new());
+        let is_behind = |last: Entry| last.end() <= entry.start() && !last.continues_in(&entry);
+        if area.is_well_formed()
+            && let Some(node) = self.last_leaf(&mut path).filter(|node| node.count < CAP)
+            && is_behind(node.entry(node.count - 1))
+        {
+            self.change(|| {
+                self.counted(1);
+                self.swap(&path, node.count, true, 0, &[entry]);
+            });
+            return Ok(());
+        }
+        self.set(area)
+    }
+
+    /// The leaf with the last area, if there is one; `path` becomes the way there.
+    fn last_leaf(&self, path: &mut Path) -> Option<Node<'a, H, CAP>> {
+        let root = self.reader.tree.root();
+        let (mut frame, mut leaf) = (root.frame, None);
+        for _ in 0..root.depth {
+            let node = self.reader.node(frame)?;
+            let at = node.count.checked_sub(1)?;
+            path.push(Step { frame, at });
+            frame = node.child(at);
+            leaf = Some(node);
+        }
+        leaf
     }
 
     /// [`cut`](Self::cut)s out the pages of `area` and [`set`](Self::set)s it, as one change. Two
